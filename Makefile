@@ -1,0 +1,99 @@
+# Every target sets up what it needs; `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+# The first interpreter that is new enough and really starts; `make PYTHON=… setup` chooses another.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
+  "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo "$$p" && break; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PB_CURRENT := build/venv-protobuf-current
+PIP := -m pip --disable-pip-version-check --quiet
+
+PROTOS := $(wildcard proto/spanlite/v1/*.proto)
+BASELINE := tests/golden/span_v1.binpb
+# Modules that begin with an underscore are shared by the scripts, not run.
+FIGURES := $(patsubst benchmarks/%.py,build/bench/%.json,$(filter-out benchmarks/_%.py,$(wildcard benchmarks/*.py)))
+# What pytest is told beyond the settings in pyproject.toml, e.g. `make test PYTEST_ARGS='-k fold'`.
+PYTEST_ARGS ?=
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-24s %s\n", $$1, $$2}' Makefile
+
+.PHONY: setup
+setup: $(INSTALLED) ## Make .venv with spanlite (editable) and all tools; quick when nothing changed
+
+$(INSTALLED): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "spanlite needs Python 3.10 or newer; install python3 or pass PYTHON=…" >&2; exit 1; }
+	$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || tests/setup-debian.sh python3-venv
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python $(PIP) install --editable '.[dev]'
+	@touch $@
+
+.PHONY: demo
+demo: setup ## Recorded H200 serving run through the whole pipeline, in the terminal
+	$(BIN)/spanlite demo $(DEMO_ARGS)
+
+.PHONY: debian
+debian:
+	@tests/setup-debian.sh prometheus g++
+
+.PHONY: test
+test: setup debian ## All tests, with a coverage report
+	$(BIN)/python -m pytest --cov --cov-report=xml:build/coverage.xml --cov-report=term:skip-covered $(PYTEST_ARGS)
+
+.PHONY: check
+check: setup ## Lint, format, types, layers, protobuf; changes nothing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	cd proto && $(abspath $(BIN))/buf lint
+	cd proto && $(abspath $(BIN))/buf format --diff --exit-code >/dev/null || { echo "run: make format" >&2; exit 1; }
+
+.PHONY: format
+format: setup ## Format the Python and the .proto files in place
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	cd proto && $(abspath $(BIN))/buf format --write
+
+.PHONY: bench
+bench: $(FIGURES) ## All benchmarks: tables on the terminal, figures in build/bench/*.json
+
+# Figures are of one machine and one moment: each run measures again.
+.PHONY: $(FIGURES)
+$(FIGURES): build/bench/%.json: benchmarks/%.py setup
+	@mkdir -p $(@D)
+	SPANLITE_RECORDINGS="$${SPANLITE_RECORDINGS:-tests/data}" $(BIN)/python $< --json $@
+
+.PHONY: proto
+proto: setup ## Regenerate proto/spanlite/v1/*_pb2.py and .pyi from the .proto files
+	$(BIN)/python -m grpc_tools.protoc --proto_path=proto --python_out=proto --pyi_out=proto $(PROTOS)
+
+.PHONY: docs
+docs: setup ## Regenerate the pages in docs/ that are made from code
+	$(BIN)/python -m spanlite.contract.catalogue > docs/metrics.md
+
+.PHONY: proto-baseline
+proto-baseline: setup ## Freeze today's .proto files as what later ones must stay compatible with
+	cd proto && $(abspath $(BIN))/buf build --exclude-source-info --output $(abspath $(BASELINE))
+
+# Our generated code is protobuf 5.29's; whoever installs spanlite today gets the current release, so it runs there too.
+.PHONY: test-protobuf-current
+test-protobuf-current: $(PB_CURRENT)/.installed ## Contract tests on the current protobuf release
+	$(PB_CURRENT)/bin/python -m pytest $(wildcard tests/contract tests/contracts) tests/architecture/test_proto.py -o addopts="--import-mode=importlib" -p no:cacheprovider
+
+$(PB_CURRENT)/.installed: pyproject.toml | $(INSTALLED)
+	test -x $(PB_CURRENT)/bin/python || $(PYTHON) -m venv $(PB_CURRENT)
+	$(PB_CURRENT)/bin/python $(PIP) install 'protobuf>=7' numpy zstandard pycxxfilt pytest pytest-timeout hypothesis
+	@touch $@
+
+.PHONY: clean
+clean: ## Remove everything that can be made again
+	rm -rf $(VENV) build dist coverage.xml .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

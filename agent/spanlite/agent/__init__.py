@@ -1,0 +1,1 @@
+"""The node side: CUPTI bytes to span batches."""

@@ -1,0 +1,51 @@
+"""The agent's own counters: every span that came in is sent or dropped for a reason that is counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from threading import Lock
+
+from spanlite.contract import catalogue
+
+
+class AgentCounts:
+    """Counters of one agent; any thread may add and read.
+
+    spans received = spans sent + Σ spans dropped, at every moment at which no buffer is being worked on.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._plain: Counter[str] = Counter()
+        self._labelled: dict[str, Counter[str]] = {}
+
+    def add(self, metric: catalogue.MetricSpec, amount: int = 1, label: str | None = None) -> None:
+        """Adds to a metric of the catalogue; `label` is the value of its only label."""
+        with self._lock:
+            if label is None:
+                self._plain[metric.name] += amount
+            else:
+                self._labelled.setdefault(metric.name, Counter())[label] += amount
+
+    def value(self, metric: catalogue.MetricSpec, label: str | None = None) -> int:
+        """What a counter stands at; without a label the sum over its labels."""
+        with self._lock:
+            labelled = self._labelled.get(metric.name, Counter())
+            return self._plain[metric.name] + (labelled.total() if label is None else labelled[label])
+
+    def by_label(self, metric: catalogue.MetricSpec) -> dict[str, int]:
+        """A labelled counter by its label."""
+        with self._lock:
+            return dict(self._labelled.get(metric.name, Counter()))
+
+    def counters(self) -> Mapping[str, list[tuple[Mapping[str, str], float]]]:
+        """All of them, for the exporter."""
+        with self._lock:
+            samples: dict[str, list[tuple[Mapping[str, str], float]]] = {
+                name: [({}, value)] for name, value in self._plain.items()
+            }
+            for name, by_label in self._labelled.items():
+                (label,) = catalogue.CATALOGUE[name].labels
+                samples[name] = [({label: value}, count) for value, count in sorted(by_label.items())]
+            return samples

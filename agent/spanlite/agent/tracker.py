@@ -1,0 +1,126 @@
+"""Attributes the launches of a running process, flush by flush: what one flush leaves open counts in the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from spanlite.agent.activity import Activity
+from spanlite.agent.anchors import (
+    AS_RECORDED,
+    Anchors,
+    Externals,
+    anchors_of,
+    externals_of,
+    merge_anchors,
+    merge_externals,
+    unwrap,
+)
+from spanlite.agent.boundaries import Boundaries, Int64, marker_boundaries
+from spanlite.agent.nesting import Nesting
+from spanlite.agent.ranges import Ranges
+from spanlite.agent.traces import Attribution, Memory, attribute
+
+HISTORY_NS = 10_000_000_000
+"""How long boundaries and calls are remembered: longer than launches wait for the GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one flush told.
+
+    Attributes:
+        attribution: of the launches that were handed in.
+        ranges: all that are remembered, those still open included.
+        ended: int64, rows of ``ranges`` that ended with this flush, each reported once.
+    """
+
+    attribution: Attribution
+    ranges: Ranges
+    ended: Int64
+
+
+class Tracker:
+    """State of one traced process.
+
+    The caller guarantees that a flush holds every boundary and every recorded call up to some time, and that a
+    launch is handed in with that flush or a later one. Launches may be handed in again: those marked ``waiting`` may
+    turn out to be known once the next recorded call has arrived.
+    """
+
+    def __init__(self, *, history_ns: int = HISTORY_NS) -> None:
+        self._history_ns = history_ns
+        self._nesting = Nesting()
+        self._memory = Memory()
+        self._anchors = Anchors(*(np.zeros(0, dtype) for dtype in ("<i8", "<i8", "<u8")))
+        self._externals = Externals(*(np.zeros(0, dtype) for dtype in ("<i8", "<u8")))
+        self._newest_id: int | None = None
+        self._newest_ns = 0
+
+    def feed(
+        self,
+        activity: Activity,
+        correlation: npt.NDArray[np.integer],
+        *,
+        stream: Int64,
+        gpu_start_ns: Int64,
+        stamps: Boundaries | None = None,
+    ) -> Step:
+        """Takes one flush.
+
+        Args:
+            activity: its host-side records; its kernels are looked at for queueing times only.
+            correlation: ids of the launches to attribute, shape (n,), as recorded.
+            stream: shape (n,), see `stream_keys`.
+            gpu_start_ns: shape (n,).
+            stamps: boundaries with correlation ids and host times; if a process has them, its markers are ignored.
+        """
+        if self._newest_id is None:
+            some = [column[:1] for column in (activity.apis["correlation_id"], correlation)]
+            self._newest_id = int(np.concatenate([*some, [AS_RECORDED]])[0])
+        reference = self._newest_id
+        ids = unwrap(correlation, reference)
+        anchors, externals = anchors_of(activity, reference), externals_of(activity, reference)
+        self._anchors = merge_anchors(self._anchors, anchors)
+        self._externals = merge_externals(self._externals, externals)
+        boundaries = marker_boundaries(activity.markers) if stamps is None else _unwrapped(stamps, reference)
+        ended = self._nesting.feed(boundaries)
+        ranges = self._nesting.ranges()
+        attribution = attribute(
+            ids,
+            stream,
+            gpu_start_ns=gpu_start_ns,
+            ranges=ranges,
+            anchors=self._anchors,
+            externals=self._externals,
+            memory=self._memory,
+        )
+        self._age(reference, ids, anchors.correlation, times=(gpu_start_ns, anchors.time_ns, boundaries.time_ns))
+        return Step(attribution, ranges, ranges.rows(ended))
+
+    def _age(self, reference: int, *ids: Int64, times: tuple[Int64, ...]) -> None:
+        """Forgets what is too old for any launch to come."""
+        newest_id = max([reference, *(int(some.max()) for some in ids if some.size)])
+        self._newest_id = newest_id
+        self._newest_ns = max([self._newest_ns, *(int(some.max()) for some in times if some.size)])
+        before_ns = self._newest_ns - self._history_ns
+        self._nesting.forget(before_ns)
+        fresh = self._anchors.time_ns >= before_ns
+        if not fresh.all():
+            oldest = int(self._anchors.correlation[fresh.argmax()]) if fresh.any() else newest_id
+            self._anchors = Anchors(
+                *(getattr(self._anchors, name)[fresh] for name in ("correlation", "time_ns", "thread"))
+            )
+            kept = self._externals.correlation >= oldest
+            self._externals = Externals(self._externals.correlation[kept], self._externals.external_id[kept])
+            remembered = set(self._nesting.ranges().number.tolist())
+            for gone in set(self._memory.root_ids) - remembered:
+                del self._memory.root_ids[gone]
+
+
+def _unwrapped(stamps: Boundaries, reference: int) -> Boundaries:
+    if stamps.correlation is None:
+        return stamps
+    return replace(stamps, correlation=unwrap(stamps.correlation, reference))

@@ -1,0 +1,1 @@
+"""The `spanlite` command: a table of commands, each imported only when chosen."""

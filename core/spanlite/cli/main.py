@@ -1,0 +1,115 @@
+"""The `spanlite` command: finds the chosen command, runs it, and turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import os
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple, Protocol, cast
+
+from spanlite.contract.errors import SpanliteError
+
+
+class Command(Protocol):
+    """A module of spanlite.cli.commands."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, args: argparse.Namespace) -> int: ...
+
+
+class Entry(NamedTuple):
+    """A line of the command table; the module is imported only when the command is chosen."""
+
+    module: str
+    extra: str
+    help: str
+
+
+COMMANDS = {
+    "demo": Entry("demo", "demo", "replay a recorded H200 inference run through agent, pipeline, exporter and archive"),
+    "ingest": Entry("ingest", "demo", "turn CUPTI recordings or kernel tables into metric points and an archive"),
+    "occupancy": Entry("occupancy", "agent", "theoretical occupancy of a launch, or compare with Nsight Compute"),
+    "cat": Entry("cat", "agent", "print the spans of a recording or of batch files as JSON lines"),
+    "archive": Entry("archive", "pipeline", "list, verify or compact an archive"),
+    "summary": Entry("summary", "pipeline", "time per kernel of an archive, as CSV"),
+}
+
+EXAMPLES = """examples:
+  spanlite demo
+  spanlite ingest run.bin.xz --archive traces/ --points points.jsonl --window 10s
+  spanlite occupancy --cc 9.0 --block 256 --registers 56 --dynamic-shared 24576
+  spanlite summary traces/
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit codes: 0 ok, 1 failed, 2 usage, 3 done with losses, 130 interrupted."""
+    words = sys.argv[1:] if argv is None else argv
+    parser = _parser()
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    try:
+        if chosen not in COMMANDS:
+            parser.parse_args(words)
+            parser.print_help()
+            return 0
+        module = _load(chosen)
+        args = _parser(chosen, module).parse_args(words)
+        _configure_logging(args.verbose)
+        return module.run(args)
+    except SpanliteError as error:
+        print(f"spanlite: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("spanlite: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of a pipe has left: not an error of ours
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _load(name: str) -> Command:
+    entry = COMMANDS[name]
+    try:
+        return cast(Command, importlib.import_module(f"spanlite.cli.commands.{entry.module}"))
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("spanlite."):
+            raise
+        raise SpanliteError(f"{name} needs {error.name}: pip install 'spanlite[{entry.extra}]'") from error
+
+
+def _parser(chosen: str | None = None, module: Command | None = None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="spanlite",
+        description="Continuous GPU kernel telemetry.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"spanlite {_version()}")
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="say more on stderr; twice for debugging")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    for name, entry in COMMANDS.items():
+        command = commands.add_parser(
+            name,
+            help=entry.help,
+            description=module.__doc__ if name == chosen and module else entry.help,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if name == chosen and module:
+            module.add_arguments(command)
+    return parser
+
+
+def _version() -> str:
+    try:
+        return version("spanlite")
+    except PackageNotFoundError:
+        return "0+unknown"
+
+
+def _configure_logging(verbose: int) -> None:
+    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)

@@ -1,0 +1,273 @@
+"""The metric catalogue as data: every metric that spanlite exposes, once, for code, docs, rules and dashboards.
+
+Code names a metric by its constant (`catalogue.KERNEL_LAUNCHES.name`), so a typo fails the type check.
+`python -m spanlite.contract.catalogue` writes docs/metrics.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class MetricType(Enum):
+    """Prometheus's types; the value is the word of the exposition formats."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSpec:
+    """One metric family.
+
+    Attributes:
+        name: as Prometheus stores it: counters end in _total, infos in _info.
+        unit: base unit that ends the name (before _total), or empty.
+        labels: every label it may carry; one that is empty is left out.
+        meaning: one sentence for HELP and the docs.
+        group: heading in docs/metrics.md.
+    """
+
+    name: str
+    type: MetricType
+    unit: str
+    labels: tuple[str, ...]
+    meaning: str
+    group: str
+
+
+CATALOGUE: dict[str, MetricSpec] = {}
+"""Every metric by its name, in the order of the docs."""
+
+_WORKLOAD = ("namespace", "pod", "container")
+_GPU = "GPU work"
+_INFO = "Identity"
+_AGENT = "Agent"
+_PIPELINE = "Pipeline"
+_EXPORTER = "Exporter"
+
+
+def _add(name: str, meaning: str, *, group: str, labels: tuple[str, ...] = (), unit: str = "") -> MetricSpec:
+    """Enters a metric; the end of the name says its type, as Prometheus's conventions have it."""
+    if name.endswith("_total"):
+        kind = MetricType.COUNTER
+    elif name.endswith("_info"):
+        kind = MetricType.INFO
+    elif name.endswith("_duration_seconds"):
+        kind = MetricType.HISTOGRAM
+    else:
+        kind = MetricType.GAUGE
+    if name in CATALOGUE or not name.removesuffix("_total").endswith(unit):
+        raise AssertionError(f"catalogue: {name} is there twice, or does not end in its unit {unit}")
+    spec = CATALOGUE[name] = MetricSpec(name, kind, unit, labels, meaning, group)
+    return spec
+
+
+KERNEL_DURATION = _add(
+    "spanlite_kernel_duration_seconds",
+    "Time that executions of a kernel took on the GPU.",
+    group=_GPU,
+    labels=("UUID", "kernel", *_WORKLOAD),
+    unit="seconds",
+)
+KERNEL_LAUNCHES = _add(
+    "spanlite_kernel_launches_total",
+    "Executions of a kernel.",
+    group=_GPU,
+    labels=("UUID", "kernel", *_WORKLOAD),
+)
+KERNEL_OCCUPANCY = _add(
+    "spanlite_kernel_theoretical_occupancy_ratio",
+    "Theoretical occupancy of a kernel, 0 to 1: mean over its launch configurations, weighted by GPU time.",
+    group=_GPU,
+    labels=("UUID", "kernel", *_WORKLOAD),
+    unit="ratio",
+)
+KERNEL_LIMITER_TIME = _add(
+    "spanlite_kernel_limiter_time_seconds_total",
+    "GPU time of a kernel by the resource that limits its theoretical occupancy.",
+    group=_GPU,
+    labels=("UUID", "kernel", "limiter"),
+    unit="seconds",
+)
+STAGE_TIME = _add(
+    "spanlite_stage_time_seconds_total",
+    "GPU time of kernels by the stage (innermost named range) that launched them; no stage label where there was none.",
+    group=_GPU,
+    labels=("UUID", "stage", *_WORKLOAD),
+    unit="seconds",
+)
+MEMCPY_DURATION = _add(
+    "spanlite_memcpy_duration_seconds",
+    "Time that memory copies took.",
+    group=_GPU,
+    labels=("UUID", "direction", *_WORKLOAD),
+    unit="seconds",
+)
+MEMCPY_BYTES = _add(
+    "spanlite_memcpy_bytes_total",
+    "Bytes moved by memory copies.",
+    group=_GPU,
+    labels=("UUID", "direction", *_WORKLOAD),
+    unit="bytes",
+)
+MEMSET_DURATION = _add(
+    "spanlite_memset_duration_seconds",
+    "Time that memory sets took.",
+    group=_GPU,
+    labels=("UUID", *_WORKLOAD),
+    unit="seconds",
+)
+MEMSET_BYTES = _add(
+    "spanlite_memset_bytes_total",
+    "Bytes written by memory sets.",
+    group=_GPU,
+    labels=("UUID", *_WORKLOAD),
+    unit="bytes",
+)
+
+GPU_INFO = _add(
+    "spanlite_gpu_info",
+    "1 for each GPU or MIG instance; UUID joins with the series of dcgm-exporter.",
+    group=_INFO,
+    labels=("UUID", "gpu", "hostname", "pci_bus_id", "device", "model_name", "GPU_I_PROFILE", "GPU_I_ID"),
+)
+KERNEL_INFO = _add(
+    "spanlite_kernel_info",
+    "1 for each kernel id, with the first full name seen for it, cut at 200 characters.",
+    group=_INFO,
+    labels=("kernel", "name"),
+)
+BUILD_INFO = _add(
+    "spanlite_build_info",
+    "1, with the version that serves these metrics.",
+    group=_INFO,
+    labels=("version", "revision", "python"),
+)
+
+AGENT_BUFFERS_RECEIVED = _add(
+    "spanlite_agent_buffers_received_total", "Activity buffers handed over by traced processes.", group=_AGENT
+)
+AGENT_FRAMES_LOST = _add(
+    "spanlite_agent_frames_lost_total", "Frames of traced processes that never arrived, by their numbers.", group=_AGENT
+)
+AGENT_RECORDS_SKIPPED = _add(
+    "spanlite_agent_records_skipped_total",
+    "Activity records that are no spans, or of a kind this version does not read.",
+    group=_AGENT,
+    labels=("kind",),
+)
+AGENT_SPANS_RECEIVED = _add("spanlite_agent_spans_received_total", "Spans decoded from activity buffers.", group=_AGENT)
+AGENT_SPANS_DROPPED = _add(
+    "spanlite_agent_spans_dropped_total",
+    "Spans the agent gave up, by reason.",
+    group=_AGENT,
+    labels=("reason",),
+)
+AGENT_SPANS_SENT = _add("spanlite_agent_spans_sent_total", "Spans handed on in batches.", group=_AGENT)
+AGENT_SPANS_UNSTAGED = _add(
+    "spanlite_agent_spans_stage_unknown_total",
+    "Spans whose stage could not be told, since their records contradict each other.",
+    group=_AGENT,
+)
+AGENT_BATCHES_SENT = _add(
+    "spanlite_agent_batches_sent_total", "Batches handed on, by outcome.", group=_AGENT, labels=("outcome",)
+)
+AGENT_BATCH_BYTES = _add(
+    "spanlite_agent_batch_bytes_total", "Bytes of the batches handed on.", group=_AGENT, unit="bytes"
+)
+
+PIPELINE_BATCHES_RECEIVED = _add("spanlite_pipeline_batches_received_total", "Batches read.", group=_PIPELINE)
+PIPELINE_BATCHES_REJECTED = _add(
+    "spanlite_pipeline_batches_rejected_total",
+    "Batches that could not be decoded, by reason.",
+    group=_PIPELINE,
+    labels=("reason",),
+)
+PIPELINE_SPANS_RECEIVED = _add("spanlite_pipeline_spans_received_total", "Spans in batches read.", group=_PIPELINE)
+PIPELINE_SPANS_FOLDED = _add("spanlite_pipeline_spans_folded_total", "Spans counted in a window.", group=_PIPELINE)
+PIPELINE_SPANS_IGNORED = _add(
+    "spanlite_pipeline_spans_ignored_total",
+    "Spans that belong to no window, by reason: named ranges, batches seen before.",
+    group=_PIPELINE,
+    labels=("reason",),
+)
+PIPELINE_LATE_SPANS = _add(
+    "spanlite_pipeline_late_spans_total",
+    "Spans that came after their window had closed: archived, not counted in it.",
+    group=_PIPELINE,
+)
+PIPELINE_SPANS_ARCHIVED = _add("spanlite_pipeline_spans_archived_total", "Spans written to Parquet.", group=_PIPELINE)
+PIPELINE_WINDOWS_CLOSED = _add("spanlite_pipeline_windows_closed_total", "Windows closed.", group=_PIPELINE)
+PIPELINE_POINTS_EMITTED = _add("spanlite_pipeline_points_emitted_total", "Metric points handed on.", group=_PIPELINE)
+PIPELINE_LAST_EVENT = _add(
+    "spanlite_pipeline_last_event_timestamp_seconds",
+    "End of the newest span that a step has handled, as Unix time.",
+    group=_PIPELINE,
+    labels=("stage",),
+    unit="seconds",
+)
+
+SERIES_CAPPED = _add(
+    "spanlite_series_capped_total",
+    "Label sets folded into others, since the family had reached its cap.",
+    group=_EXPORTER,
+    labels=("family",),
+)
+EXPORTER_SERIES = _add("spanlite_exporter_series", "Series of points held.", group=_EXPORTER)
+EXPORTER_POINTS = _add(
+    "spanlite_exporter_points_total",
+    "Points offered, by outcome: newest (held now), older (ignored), restarted (its producer began again at zero).",
+    group=_EXPORTER,
+    labels=("outcome",),
+)
+EXPORTER_SCRAPES = _add(
+    "spanlite_exporter_scrapes_total", "Answers of the metrics endpoint.", group=_EXPORTER, labels=("format",)
+)
+
+_HEAD = """# Metrics
+
+Written by `python -m spanlite.contract.catalogue`; change core/spanlite/contract/catalogue.py instead.
+
+- `UUID` is the GPU's, as dcgm-exporter spells it: `… * on(UUID) group_left(model_name) spanlite_gpu_info`, or
+  `… and on(UUID) DCGM_FI_DEV_XID_ERRORS > 0`. (`model_name` is dcgm-exporter's `modelName`, in snake case as promtool
+  wants it.) Spans carry the process that launched them, so figures by pod are measured even where pods share a GPU.
+- `kernel` is a bounded id; `spanlite_kernel_info` gives the full name. A label without a value is left out.
+- Histograms come classic (`le` = 4^-10, 4^-9 … 4^0 seconds, about 1 µs to 1 s: counts are exact at these bounds) and,
+  to a Prometheus that scrapes protobuf, native as well (schema 5: buckets are 2.2 % wide).
+- Each family holds up to a cap of label sets (2,000), first come, first served; within one hand-over the one with most
+  GPU time comes first. A label set that has its own series keeps it, so no counter falls. What comes after the cap adds
+  to `kernel="other"` (or `stage="other"`) of its GPU, and is counted in `spanlite_series_capped_total`.
+- A producer that begins again at zero adds to what its series had.
+- Aggregate the occupancy weighted by time, never as a mean of ratios. With `T` for
+  `rate(spanlite_kernel_duration_seconds_sum[5m])`, or `histogram_sum(rate(spanlite_kernel_duration_seconds[5m]))` where
+  histograms are native: `sum(spanlite_kernel_theoretical_occupancy_ratio * T) / sum(T)`.
+
+What must add up:
+
+    spanlite_agent_spans_received_total    = spanlite_agent_spans_sent_total + spanlite_agent_spans_dropped_total
+    spanlite_pipeline_spans_received_total = spanlite_pipeline_spans_folded_total + spanlite_pipeline_late_spans_total
+                                             + spanlite_pipeline_spans_ignored_total
+"""
+
+
+def markdown(catalogue: Mapping[str, MetricSpec] = CATALOGUE) -> str:
+    """The page docs/metrics.md."""
+    lines = [_HEAD]
+    group = ""
+    for spec in catalogue.values():
+        if spec.group != group:
+            group = spec.group
+            lines += [f"\n## {group}\n\n| metric | type | unit | labels | meaning |\n|---|---|---|---|---|\n"]
+        labels = ", ".join(f"`{label}`" for label in spec.labels)
+        lines += [f"| `{spec.name}` | {spec.type.value} | {spec.unit} | {labels} | {spec.meaning} |\n"]
+    return "".join(lines)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())

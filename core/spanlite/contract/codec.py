@@ -1,0 +1,172 @@
+"""Batch to SpanBatch bytes and back, vectorised both ways, every limit checked before memory is taken."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, fields
+
+import numpy as np
+import zstandard
+from google.protobuf.message import DecodeError
+
+from spanlite.contract.batch import Batch, ClockAnchor, Gpu
+from spanlite.contract.body import decode_body, encode_body
+from spanlite.contract.columns import Kind, SamplingMode, SpanColumns
+from spanlite.contract.errors import BatchError
+from spanlite.v1 import batch_pb2
+
+FORMAT = 1
+ZSTD_LEVEL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a reader accepts; a batch beyond them is rejected with the limit's name as the reason.
+
+    Attributes:
+        message_bytes: of the whole message as it arrived.
+        body_bytes: of the body once decompressed.
+        rows: spans a batch.
+        table_rows: entries of each dictionary.
+        string_bytes: of one text in UTF-8.
+    """
+
+    message_bytes: int = 8 << 20
+    body_bytes: int = 32 << 20
+    rows: int = 1 << 16
+    table_rows: int = 1 << 16
+    string_bytes: int = 1 << 20
+
+
+DEFAULT_LIMITS = Limits()
+_local = threading.local()
+
+
+def encode_batch(batch: Batch) -> bytes:
+    """One Kafka value: header in the clear, columns as one zstd frame."""
+    columns = batch.columns
+    rows = len(columns)
+    first = int(columns.start_ns.min()) if rows else 0
+    body = encode_body(columns, first)
+    message = batch_pb2.SpanBatch(
+        format=FORMAT,
+        producer=batch.producer,
+        sequence=batch.sequence,
+        session=batch.session,
+        first_row=batch.first_row,
+        rows=rows,
+        emit_unix_ns=batch.emit_ns,
+        first_start_unix_ns=first,
+        last_end_unix_ns=_last_end(columns),
+        clock=batch_pb2.ClockAnchor(
+            cupti_ns=batch.clock.cupti_ns,
+            unix_ns=batch.clock.unix_ns,
+            uncertainty_ns=batch.clock.uncertainty_ns,
+        ),
+        sampling=batch_pb2.Sampling(mode=int(batch.sampling), weight=1),  # type: ignore[arg-type]  # an enum's number
+        resource=batch.resource,
+        gpus=[batch_pb2.Gpu(**{f.name: getattr(gpu, f.name) for f in fields(Gpu)}) for gpu in batch.gpus],
+        compression=batch_pb2.COMPRESSION_ZSTD,
+        body_size=len(body),
+        body=_compressor().compress(body),
+    )
+    return message.SerializeToString(deterministic=True)
+
+
+def decode_header(data: bytes, limits: Limits = DEFAULT_LIMITS) -> batch_pb2.SpanBatch:
+    """The message with its body still compressed: enough to name, order and drop it.
+
+    Raises:
+        BatchError: reasons message_bytes, not_protobuf, format, producer, rows, body_bytes.
+    """
+    if len(data) > limits.message_bytes:
+        raise BatchError("message_bytes", f"{len(data)} bytes, the limit is {limits.message_bytes}")
+    message = batch_pb2.SpanBatch()
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise BatchError("not_protobuf", str(error)) from error
+    if message.format != FORMAT:
+        raise BatchError("format", f"layout revision {message.format}; this reader knows {FORMAT}")
+    if len(message.producer) != 16:
+        raise BatchError("producer", f"the producer id has {len(message.producer)} bytes, not 16")
+    if message.rows > limits.rows:
+        raise BatchError("rows", f"{message.rows} rows declared, the limit is {limits.rows}")
+    if message.body_size > limits.body_bytes:
+        raise BatchError("body_bytes", f"{message.body_size} bytes declared, the limit is {limits.body_bytes}")
+    return message
+
+
+def decode_batch(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Batch:
+    """What `encode_batch` was given.
+
+    Raises:
+        BatchError: anything about the message that is not as it must be.
+    """
+    message = decode_header(data, limits)
+    columns = decode_body(_decompress(message), message.rows, message.first_start_unix_ns, limits)
+    _check_gpus(columns, len(message.gpus))
+    try:
+        sampling = SamplingMode(message.sampling.mode)
+    except ValueError as error:
+        raise BatchError("sampling", f"sampling mode {message.sampling.mode} is not known") from error
+    clock = message.clock
+    return Batch(
+        producer=message.producer,
+        sequence=message.sequence,
+        session=message.session,
+        first_row=message.first_row,
+        emit_ns=message.emit_unix_ns,
+        columns=columns,
+        resource=dict(message.resource),
+        gpus=tuple(Gpu(**{f.name: getattr(gpu, f.name) for f in fields(Gpu)}) for gpu in message.gpus),
+        clock=ClockAnchor(clock.cupti_ns, clock.unix_ns, clock.uncertainty_ns),
+        sampling=sampling,
+    )
+
+
+def _decompress(message: batch_pb2.SpanBatch) -> bytes:
+    if message.compression == batch_pb2.COMPRESSION_NONE:
+        if len(message.body) != message.body_size:
+            raise BatchError("body_size", f"{len(message.body)} bytes of body, {message.body_size} declared")
+        return message.body
+    if message.compression != batch_pb2.COMPRESSION_ZSTD:
+        raise BatchError("compression", f"compression {message.compression} is not known")
+    try:
+        size = zstandard.frame_content_size(message.body)
+        if size != message.body_size:
+            raise BatchError("body_size", f"the zstd frame holds {size} bytes, {message.body_size} declared")
+        return _decompressor().decompress(message.body, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise BatchError("zstd", str(error)) from error
+
+
+def _check_gpus(columns: SpanColumns, gpus: int) -> None:
+    used = columns.places["gpu"]
+    if len(used) and not (used.min() >= 0 and used.max() <= gpus):
+        raise BatchError("index", f"a place names GPU {int(used.max())} of {gpus}")
+
+
+def _last_end(columns: SpanColumns) -> int:
+    if not len(columns):
+        return 0
+    gpu_work = columns.kind != Kind.RANGE
+    chosen = columns.take(gpu_work) if gpu_work.any() else columns
+    with np.errstate(over="ignore"):
+        return int((chosen.start_ns + chosen.duration_ns).max())
+
+
+def _compressor() -> zstandard.ZstdCompressor:
+    if not hasattr(_local, "compressor"):
+        _local.compressor = zstandard.ZstdCompressor(
+            level=ZSTD_LEVEL, write_content_size=True, write_checksum=True, write_dict_id=False
+        )
+    compressor: zstandard.ZstdCompressor = _local.compressor
+    return compressor
+
+
+def _decompressor() -> zstandard.ZstdDecompressor:
+    if not hasattr(_local, "decompressor"):
+        _local.decompressor = zstandard.ZstdDecompressor(max_window_size=64 << 20)
+    decompressor: zstandard.ZstdDecompressor = _local.decompressor
+    return decompressor

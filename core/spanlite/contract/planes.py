@@ -1,0 +1,122 @@
+"""One column of integers to bytes and back: frame of reference, the narrowest width, split into byte planes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanlite.contract.columns import Int64, UInt64
+from spanlite.contract.errors import BatchError
+
+WIDTHS = (0, 1, 2, 4, 8)
+
+
+class Planes(NamedTuple):
+    """A packed column: proto Column."""
+
+    width: int
+    base: int
+    data: bytes
+
+
+def zigzag(values: Int64) -> UInt64:
+    """Small magnitudes to small unsigned numbers: 0, -1, 1, -2 → 0, 1, 2, 3."""
+    return np.asarray((values << 1) ^ (values >> 63)).view(np.uint64)
+
+
+def unzigzag(raw: UInt64) -> Int64:
+    """The inverse of zigzag."""
+    sign = (raw & np.uint64(1)).view(np.int64)
+    np.negative(sign, out=sign)
+    sign ^= (raw >> np.uint64(1)).view(np.int64)
+    return sign
+
+
+def pack(values: Int64) -> Planes:
+    """Packs signed values against their smallest one."""
+    if len(values) == 0:
+        return Planes(0, 0, b"")
+    base = int(values.min())
+    return _split((values.view(np.uint64) - np.uint64(base & 0xFFFFFFFFFFFFFFFF)), base)
+
+
+def pack_zigzag(values: Int64) -> Planes:
+    """Packs values that lie around zero."""
+    return _split(zigzag(values), 0)
+
+
+def unpack(planes: Planes, rows: int, column: str) -> Int64:
+    """Values of a column that was packed by `pack`, shape (rows,).
+
+    Raises:
+        BatchError: the width is none of WIDTHS or the data is not width * rows long.
+    """
+    if planes.width == 0:
+        _check(planes, rows, column)
+        return np.full(rows, planes.base, dtype=np.int64)
+    raw = _join(planes, rows, column).astype(np.uint64)
+    raw += np.uint64(planes.base & 0xFFFFFFFFFFFFFFFF)
+    return raw.view(np.int64)
+
+
+def unpack_index(planes: Planes, rows: int, column: str, size: int) -> NDArray[np.int32]:
+    """Values of a column that was packed by `pack` and points into a table of `size` entries.
+
+    Raises:
+        BatchError: as `unpack`, or reason index for a value outside 0 … size - 1.
+    """
+    if planes.width == 0:
+        _check(planes, rows, column)
+        lowest = highest = planes.base
+        index = np.full(rows, planes.base if 0 <= planes.base < size else 0, dtype=np.int32)
+    else:
+        raw = _join(planes, rows, column)
+        lowest = planes.base
+        highest = planes.base + (int(raw.max()) if rows else 0)
+        index = raw.astype(np.int32)
+        index += np.int32(planes.base if 0 <= planes.base < size else 0)
+    if rows and not (lowest >= 0 and highest < size):
+        raise BatchError("index", f"column {column} points at entries {lowest} to {highest} of {size}")
+    return index
+
+
+def unpack_zigzag(planes: Planes, rows: int, column: str) -> Int64:
+    """Values of a column that was packed by `pack_zigzag`."""
+    if planes.width == 0:
+        _check(planes, rows, column)
+        return np.zeros(rows, dtype=np.int64)
+    return unzigzag(_join(planes, rows, column).astype(np.uint64))
+
+
+def _split(raw: UInt64, base: int) -> Planes:
+    most = int(raw.max()) if len(raw) else 0
+    width = next(w for w in WIDTHS if most < 1 << (8 * w))
+    if width == 0:
+        return Planes(0, base, b"")
+    narrow = raw.astype(f"<u{width}")
+    return Planes(width, base, np.ascontiguousarray(narrow.view(np.uint8).reshape(-1, width).T).tobytes())
+
+
+def _check(planes: Planes, rows: int, column: str) -> None:
+    if planes.width not in WIDTHS:
+        raise BatchError("column_width", f"column {column} has width {planes.width}; it must be one of {WIDTHS}")
+    if len(planes.data) != planes.width * rows:
+        raise BatchError(
+            "column_length",
+            f"column {column} has {len(planes.data)} bytes, not {planes.width * rows} for {rows} rows",
+        )
+
+
+def _join(planes: Planes, rows: int, column: str) -> NDArray[np.unsignedinteger[Any]]:
+    _check(planes, rows, column)
+    width = planes.width
+    split = np.frombuffer(planes.data, dtype=np.uint8).reshape(width, rows)
+    if width == 1:
+        return np.asarray(split[0])
+    joined: NDArray[np.uint8] = np.empty((rows, width), dtype=np.uint8)
+    for plane in range(width):
+        joined[:, plane] = split[plane]
+    whole: NDArray[np.unsignedinteger[Any]] = joined.view(f"<u{width}").reshape(rows)
+    return whole

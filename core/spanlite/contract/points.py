@@ -1,0 +1,138 @@
+"""Metric points: what one series did in one window, or since it began."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from spanlite.contract.columns import Int32, Int64, Kind, Limiter
+from spanlite.contract.histogram import SCHEMA, quantile_ns
+
+
+class Launch(NamedTuple):
+    """The launch configuration of a series; units as in proto LaunchConfig."""
+
+    grid: tuple[int, int, int] = (0, 0, 0)
+    block: tuple[int, int, int] = (0, 0, 0)
+    cluster: tuple[int, int, int] = (0, 0, 0)
+    registers_per_thread: int = 0
+    static_shared_memory: int = 0
+    dynamic_shared_memory: int = 0
+    shared_memory_executed: int = 0
+    local_memory_per_thread: int = 0
+    launch_type: int = 0
+    copy_kind: int = 0
+    active_warps: int = 0
+    max_warps: int = 0
+    limiter: int = 0
+
+
+class Series(NamedTuple):
+    """Identity of a series; hashable, and the same for the same work in every run.
+
+    `kernel` is the bounded id, `name` the full one. The series "other" that takes what top-K leaves over has
+    kernel "other", an empty name and an empty launch.
+    """
+
+    gpu_uuid: str
+    kind: int
+    kernel: str
+    name: str = ""
+    launch: Launch = Launch()
+    stage: str = ""
+    workload: str = ""
+    namespace: str = ""
+    pod: str = ""
+    container: str = ""
+    host: str = ""
+
+
+OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Exemplar:
+    """The longest execution of a window."""
+
+    trace_id: bytes
+    span_id: int
+    duration_ns: int
+    start_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One series in one window; fields and units of proto MetricPoint.
+
+    `bucket_index` (ascending) and `bucket_count` are equally long; the counts add up to `count`.
+    """
+
+    series: Series
+    window_start_ns: int
+    window_end_ns: int
+    count: int
+    spans: int
+    sum_ns: int
+    min_ns: int
+    max_ns: int
+    warp_ns: int
+    bytes: int
+    bucket_index: Int32
+    bucket_count: Int64
+    exemplar: Exemplar | None = None
+    cumulative: bool = False
+
+    @property
+    def occupancy(self) -> float:
+        """Time-weighted theoretical occupancy 0..1; nan where it is not known."""
+        warps = self.series.launch.max_warps
+        return self.warp_ns / (self.sum_ns * warps) if warps and self.sum_ns else float("nan")
+
+    def quantile_ns(self, q: float) -> float:
+        """Quantile of the durations, at most 1.1 % off."""
+        return quantile_ns(self.bucket_index, self.bucket_count, q)
+
+
+def merge_buckets(index: Int32, count: Int64) -> tuple[Int32, Int64]:
+    """Adds up equal buckets: any order in, ascending indexes out."""
+    merged, inverse = np.unique(index, return_inverse=True)
+    total = np.zeros(len(merged), dtype=np.int64)
+    np.add.at(total, inverse, count)
+    return merged.astype(np.int32), total
+
+
+def point_json(point: Point) -> dict[str, object]:
+    """A point as JSON values: seconds for people and tools, whole nanoseconds for exactness."""
+    series, launch = point.series, point.series.launch
+    labels: dict[str, object] = {
+        "gpu_uuid": series.gpu_uuid,
+        "kind": Kind(series.kind).name.lower(),
+        "kernel": series.kernel,
+        "name": series.name,
+        "stage": series.stage,
+        "workload": series.workload,
+        "namespace": series.namespace,
+        "pod": series.pod,
+        "container": series.container,
+        "host": series.host,
+        **{name: list(value) if isinstance(value, tuple) else value for name, value in launch._asdict().items()},
+        "limiter": Limiter(launch.limiter).name.lower(),
+    }
+    return {
+        "window": {"start_ns": point.window_start_ns, "end_ns": point.window_end_ns},
+        "labels": labels,
+        "count": point.count,
+        "spans": point.spans,
+        "sum": point.sum_ns / 1e9,
+        "min": point.min_ns / 1e9,
+        "max": point.max_ns / 1e9,
+        "sum_ns": point.sum_ns,
+        "min_ns": point.min_ns,
+        "max_ns": point.max_ns,
+        "occupancy": None if not launch.max_warps or not point.sum_ns else point.occupancy,
+        "bytes": point.bytes,
+        "schema": SCHEMA,
+        "buckets": [[int(i), int(c)] for i, c in zip(point.bucket_index, point.bucket_count, strict=True)],
+    }

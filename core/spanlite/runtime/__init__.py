@@ -1,0 +1,1 @@
+"""Settings, clock, logging and own counters."""

@@ -1,0 +1,1 @@
+"""Producer and consumer ports, with an in-memory twin of each."""

@@ -1,0 +1,46 @@
+"""What a part of spanlite may expect of a transport: values in, values out, each value opaque bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One value of a topic with its coordinates, fit for a dead-letter note."""
+
+    topic: str
+    offset: int
+    timestamp_ms: int
+    key: bytes
+    value: bytes
+
+
+class Producer(Protocol):
+    """Sends values.
+
+    `send` never blocks for long and never drops silently: `on_delivery` is called exactly once for every value, with
+    None when it is stored for good or with the reason when it is not. Values of one key keep their order.
+    """
+
+    def send(
+        self, topic: str, key: bytes, value: bytes, timestamp_ms: int, on_delivery: Callable[[str | None], None]
+    ) -> None: ...
+
+    def flush(self, timeout_s: float) -> int:
+        """Waits for deliveries; returns how many are still open."""
+        ...
+
+
+class Consumer(Protocol):
+    """Reads values of one topic in order of their offsets, each at least once."""
+
+    def poll(self, most: int, timeout_s: float) -> list[Record]:
+        """Up to `most` records; an empty list when none came in time."""
+        ...
+
+    def commit(self) -> None:
+        """All records that `poll` has returned need not come again."""
+        ...

@@ -1,0 +1,1 @@
+"""Pure folding and archiving of span batches, and the runners that drive them."""

@@ -1,0 +1,206 @@
+"""Rows to Arrow tables of the archive's columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spanlite.contract.batch import Batch, Gpu
+from spanlite.contract.columns import Int64, config_occupancy
+from spanlite.contract.ids import RANGE_BIT
+from spanlite.pipeline.archive.rows import Rows, gpu_fields
+from spanlite.pipeline.archive.schema import (
+    COLUMNS,
+    KIND_NAMES,
+    LIMITER_NAMES,
+    RESOURCE_COLUMNS,
+    TEXT_COLUMNS,
+    Column,
+    file_schema,
+)
+
+_TEXTS = set(TEXT_COLUMNS)
+_Values = tuple[Any, Any]
+"""Numeric: values and null mask by table entry. Text: dictionary and code by entry, -1 = null."""
+
+
+def batch_info(batch: Batch) -> str:
+    """What a batch says beyond its rows, as JSON: resource, GPUs, clock anchor."""
+    clock = batch.clock
+    facts = {
+        "resource": dict(batch.resource),
+        "gpus": [[getattr(gpu, name) for name in gpu_fields()] for gpu in batch.gpus],
+        "clock": [clock.cupti_ns, clock.unix_ns, clock.uncertainty_ns],
+    }
+    return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
+
+
+class Encoder:
+    """Columns of gathered rows, cut to tables of any choice of rows."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._tables: dict[str, _Values] = {}
+        self._same: dict[tuple[object, object], NDArray[np.generic]] = {}
+        for column in COLUMNS:
+            if column.source != "row":
+                self._tables[column.name] = self._table_values(column)
+
+    def constant(self) -> list[str]:
+        """Numeric columns that have one value in all rows."""
+        names = [
+            name
+            for name, (values, mask) in self._tables.items()
+            if name not in _TEXTS and mask is None and len(values) and bool((values == values[0]).all())
+        ]
+        for name in ("bytes", "weight"):
+            values = self._rows.plain[name]
+            if len(values) and values.min() == values.max():
+                names.append(name)
+        return names
+
+    def table(self, chosen: Int64) -> Any:
+        """The rows `chosen`, in that order, as an Arrow table of `file_schema()`."""
+        rows = self._rows
+        index = {  # int64, since numpy would convert a narrower index for each of the columns
+            "config": rows.config[chosen].astype(np.int64),
+            "place": rows.place[chosen].astype(np.int64),
+            "node": rows.node[chosen].astype(np.int64),
+            "trace": rows.trace[chosen].astype(np.int64),
+            "batch": rows.batch[chosen].astype(np.int64),
+        }
+        index["trace"][index["trace"] < 0] = len(rows.traces)  # the entry of rows without a trace
+        arrays = [
+            self._row_column(column.name, chosen)
+            if column.source == "row"
+            else self._spread(column, index[column.source])
+            for column in COLUMNS
+        ]
+        return pa.Table.from_arrays(arrays, schema=file_schema())
+
+    def _spread(self, column: Column, index: Int64) -> Any:
+        values, extra = self._tables[column.name]
+        if column.name in _TEXTS:
+            return _dictionary(self._take(extra, index), values, column)
+        spread = self._take(values, index)
+        return pa.array(spread, mask=self._take(extra, index) if extra is not None else None)
+
+    def _take(self, values: NDArray[np.generic], index: Int64) -> NDArray[np.generic]:
+        if not len(values) or not bool((values == values[0]).all()):
+            return values.take(index, mode="clip")  # indexes are in range: the check would double the time
+        key = (values.dtype, values[0])
+        same = self._same.get(key)
+        if same is None or len(same) != len(index):  # half of the columns are 0 on every row: one array serves all
+            same = self._same[key] = np.full(len(index), values[0], dtype=values.dtype)
+        return same
+
+    def _row_column(self, name: str, chosen: Int64) -> Any:
+        rows = self._rows
+        if name == "session_row":
+            return pa.array(rows.row[chosen])
+        if name == "kind":
+            return _named(rows.plain["kind"][chosen], KIND_NAMES)
+        if name == "stage":
+            codes = rows.stage[chosen]
+            used, small = np.unique(codes, return_inverse=True)
+            texts = pa.array([rows.strings[i] or None for i in used], pa.string())
+            return _without_nulls(small.astype(np.int32), texts)
+        if name == "span_id":
+            number = rows.plain["range_number"][chosen]
+            return pa.array(np.where(number >= 0, _range_ids(number), rows.row[chosen]))
+        if name == "parent_span_id":
+            parent = rows.plain["parent"][chosen]
+            return pa.array(_range_ids(parent), mask=parent < 0)
+        return pa.array(rows.plain["correlation" if name == "correlation_id" else name][chosen])
+
+    def _table_values(self, column: Column) -> _Values:
+        rows = self._rows
+        if column.source == "batch":
+            return _batch_values(column, rows.batches)
+        if column.source == "trace":
+            return self._trace_values(column)
+        if column.source == "place":
+            return self._place_values(column)
+        if column.source == "node":
+            return np.ascontiguousarray(rows.nodes[column.name]), None
+        if column.name == "theoretical_occupancy":
+            ratio = config_occupancy(rows.configs)
+            return ratio, np.isnan(ratio)
+        if column.name == "occupancy_limiter":
+            names = [LIMITER_NAMES.get(int(v), str(v)) if v else None for v in rows.configs["limiter"]]
+            return _texts(names, pa.string())
+        values = np.ascontiguousarray(rows.configs[column.name])
+        return _texts([rows.strings[i] for i in values], pa.string()) if column.name in _TEXTS else (values, None)
+
+    def _trace_values(self, column: Column) -> _Values:
+        traces = self._rows.traces
+        if column.name == "trace_id":
+            codes = np.arange(len(traces) + 1, dtype=np.int32)
+            codes[-1] = -1
+            return pa.array([entry.tobytes() for entry in traces["id"]], pa.binary(16)), codes
+        field = "start_ns" if column.name == "trace_start_ns" else "remote_parent"
+        return np.append(traces[field], traces[field].dtype.type(0)), None
+
+    def _place_values(self, column: Column) -> _Values:
+        places = self._rows.places
+        if column.name not in _TEXTS:
+            return np.ascontiguousarray(places[column.name]), None
+        of_gpu: dict[str, Callable[[Gpu], str]] = {
+            "gpu_uuid": lambda gpu: gpu.uuid,
+            "gpu_name": lambda gpu: gpu.name,
+            "compute_capability": lambda gpu: f"{gpu.compute_major}.{gpu.compute_minor}" if gpu.compute_major else "",
+        }
+        read = of_gpu[column.name]
+        lists = self._rows.gpus
+        return _texts([read(lists[p["gpus"]][p["gpu"] - 1]) or None if p["gpu"] else None for p in places], pa.string())
+
+
+def _batch_values(column: Column, batches: Any) -> _Values:
+    if column.name in RESOURCE_COLUMNS:
+        key = RESOURCE_COLUMNS[column.name]
+        return _texts([batch.resource.get(key) or None for batch in batches], pa.string())
+    if column.name == "producer":
+        return _texts([batch.producer for batch in batches], pa.binary(16))
+    if column.name == "batch_info":
+        return _texts([batch_info(batch) for batch in batches], pa.string())
+    if column.name == "sampling":
+        return _texts([batch.sampling.name.lower() for batch in batches], pa.string())
+    field = "sequence" if column.name == "batch_sequence" else column.name
+    return np.array([getattr(batch, field) for batch in batches], dtype=column.type.to_pandas_dtype()), None
+
+
+def _texts(values: list[Any], kind: Any) -> _Values:
+    encoded = pa.array(values, kind).dictionary_encode()
+    return encoded.dictionary, encoded.indices.fill_null(-1).to_numpy().astype(np.int32)
+
+
+def _dictionary(codes: NDArray[np.generic], values: Any, column: Column) -> Any:
+    mask = codes < 0 if column.nullable else None
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32(), mask=mask), values)
+
+
+def _without_nulls(codes: NDArray[np.int32], values: Any) -> Any:
+    """The dictionary array of values that may hold one null, which goes to the indexes."""
+    kept = values.drop_null()
+    shift = np.cumsum(np.asarray(values.is_valid())) - 1
+    shift[~np.asarray(values.is_valid())] = -1
+    moved = shift[codes].astype(np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(moved, pa.int32(), mask=moved < 0), kept)
+
+
+def _named(values: NDArray[np.generic], names: dict[int, str]) -> Any:
+    codes = np.zeros(256, dtype=np.int32)
+    used = np.flatnonzero(np.bincount(values, minlength=256))
+    codes[used] = np.arange(len(used))
+    return pa.DictionaryArray.from_arrays(
+        pa.array(codes[values]), pa.array([names.get(int(v), str(v)) for v in used], pa.string())
+    )
+
+
+def _range_ids(number: NDArray[np.generic]) -> NDArray[np.uint64]:
+    return number.astype(np.uint64) | np.uint64(RANGE_BIT)

@@ -1,0 +1,80 @@
+"""Series numbered once: from the tables of a batch to ids, and from ids back to labels."""
+
+from __future__ import annotations
+
+from spanlite.contract.batch import Batch
+from spanlite.contract.columns import CONFIG, Int32, Table
+from spanlite.contract.names import stage_label
+from spanlite.contract.points import Launch, Series
+
+_NAMES_BYTES = 8
+"""CONFIG starts with the two text indexes, which differ from batch to batch; the rest of an entry is its identity."""
+
+
+class SeriesRegistry:
+    """Numbers series in the order in which they are first seen.
+
+    Not thread-safe; partials are comparable only within one registry.
+    """
+
+    def __init__(self) -> None:
+        self.series: list[Series] = []
+        self._by_series: dict[Series, int] = {}
+        self._by_entry: dict[tuple[object, ...], int] = {}
+
+    def resolve(self, batch: Batch, kind: Int32, config: Int32, stage: Int32, gpu: Int32) -> list[int]:
+        """Ids of the series that equally long index columns of a batch name; one entry a series, not a span.
+
+        Args:
+            kind: Kind; config: index into the batch's configs; stage: into its strings; gpu: 1 + index into its GPUs.
+        """
+        columns = batch.columns
+        strings, configs = columns.strings, columns.configs
+        raw = configs.tobytes()
+        size = CONFIG.itemsize
+        kernels, names = configs["kernel"].tolist(), configs["name"].tolist()
+        uuids = ["", *(each.uuid for each in batch.gpus)]
+        owner = _owner(batch)
+        ids: list[int] = []
+        for k, c, s, g in zip(kind.tolist(), config.tolist(), stage.tolist(), gpu.tolist(), strict=True):
+            entry = (strings[names[c]], raw[c * size + _NAMES_BYTES : (c + 1) * size], k, strings[s], uuids[g], owner)
+            number = self._by_entry.get(entry)
+            if number is None:
+                series = Series(
+                    uuids[g], k, strings[kernels[c]], strings[names[c]], _launch(configs, c), strings[s], *owner
+                )
+                number = self._by_entry[entry] = self.number(series)
+            ids.append(number)
+        return ids
+
+    def number(self, series: Series) -> int:
+        """Id of a series, new or known."""
+        known = self._by_series.get(series)
+        if known is None:
+            known = self._by_series[series] = len(self.series)
+            self.series.append(series)
+        return known
+
+
+def _owner(batch: Batch) -> tuple[str, str, str, str, str]:
+    get = batch.resource.get
+    return (
+        get("workload", ""),
+        get("k8s.namespace.name", ""),
+        get("k8s.pod.name", ""),
+        get("k8s.container.name", ""),
+        get("host.name", ""),
+    )
+
+
+def _launch(configs: Table, at: int) -> Launch:
+    entry = configs[at]
+
+    def number(name: str) -> int:
+        return int(entry[name])
+
+    def shape(name: str) -> tuple[int, int, int]:
+        return number(f"{name}_x"), number(f"{name}_y"), number(f"{name}_z")
+
+    rest = [number(name) for name in Launch._fields[3:]]
+    return Launch(shape("grid"), shape("block"), shape("cluster"), *rest)

@@ -1,0 +1,58 @@
+"""Top-K: the kernels that take the GPU's time keep their series, the rest is summed up as `other`, totals kept."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+
+from spanlite.contract.points import OTHER, Launch
+from spanlite.pipeline.partial import Partial, merge
+from spanlite.pipeline.series import SeriesRegistry
+
+_Owner = tuple[str, int, str]
+
+
+class TopK:
+    """Keeps at most `k` kernels per GPU; what kept a series once keeps it, so that no cumulative series stops short.
+
+    Admission is by GPU time within the first window that has room; from then on a new kernel gets a series only while
+    fewer than `k` have one. `folded` counts the kernels without a series of their own.
+    """
+
+    def __init__(self, k: int, registry: SeriesRegistry) -> None:
+        self.k = k
+        self._registry = registry
+        self._admitted: dict[str, set[str]] = defaultdict(set)
+        self._rest: set[tuple[str, str]] = set()
+
+    @property
+    def folded(self) -> int:
+        return len(self._rest)
+
+    def apply(self, partial: Partial) -> Partial:
+        """The partial with every series that is not admitted merged into its GPU's `other`."""
+        self._admit(partial)
+        renamed = partial.series.copy()
+        for number in np.unique(partial.series).tolist():
+            series = self._registry.series[number]
+            if series.kernel not in self._admitted[series.gpu_uuid]:
+                launch = Launch(max_warps=series.launch.max_warps, copy_kind=series.launch.copy_kind)
+                other = series._replace(kernel=OTHER, name="", launch=launch)
+                renamed[partial.series == number] = self._registry.number(other)
+        return merge([replace(partial, series=renamed)]) if (renamed != partial.series).any() else partial
+
+    def _admit(self, partial: Partial) -> None:
+        time_ns: dict[tuple[str, str], int] = defaultdict(int)
+        for number, sum_ns in zip(partial.series.tolist(), partial.sum_ns.tolist(), strict=True):
+            series = self._registry.series[number]
+            time_ns[series.gpu_uuid, series.kernel] += sum_ns
+        for gpu, kernel in sorted(time_ns, key=lambda key: (-time_ns[key], key)):
+            admitted = self._admitted[gpu]
+            if kernel in admitted:
+                continue
+            if len(admitted) < self.k:
+                admitted.add(kernel)
+            else:
+                self._rest.add((gpu, kernel))

@@ -1,0 +1,1 @@
+"""Re-emission of archived traces."""
