@@ -66,7 +66,7 @@ def feed(
         resource: OpenTelemetry resource attributes of the process.
         progress: told (bytes sent, bytes in all) after each buffer.
     """
-    described = {"workload": recording.scenario, **(resource or {})}
+    described = {"workload": recording.scenario, "host.name": "recorded", **(resource or {})}
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
         peer.connect(str(socket_path))
         writer = FrameWriter(peer)

@@ -16,18 +16,18 @@ from spanlite.contract.points import Point, point_json
 
 
 @contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[Any]:
-    """A text file to write to that gets its name only when all went well; `-` is standard output.
+def whole_file(path: Path, *, binary: bool = False) -> Iterator[Any]:
+    """A file to write to that gets its name only when all went well; `-` is standard output.
 
     Raises:
         UsageError: the folder is not there or not writable.
     """
     if str(path) == "-":
-        yield sys.stdout
+        yield sys.stdout.buffer if binary else sys.stdout
         return
     part = path.with_name(f".{path.name}.part")
     try:
-        with part.open("w", encoding="utf-8") as stream:
+        with part.open("wb" if binary else "w", encoding=None if binary else "utf-8") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())

@@ -8,13 +8,30 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from spanlite.contract.columns import CONFIG, NODE, PLACE, TRACE, Int32, Int64, Kind, SpanColumns, Table, make_columns
+from spanlite.contract.columns import (
+    CONFIG,
+    NODE,
+    PLACE,
+    TRACE,
+    Int32,
+    Int64,
+    Kind,
+    SpanColumns,
+    Table,
+    UInt8,
+    UInt32,
+    make_columns,
+)
 from spanlite.contract.errors import BatchError
 from spanlite.contract.planes import Planes, pack, pack_zigzag, unpack, unpack_index, unpack_zigzag
+from spanlite.contract.wire import check_field_count
 from spanlite.v1 import batch_pb2
 
 if TYPE_CHECKING:
     from spanlite.contract.codec import Limits
+
+_COLUMN_FIELDS = 1024
+"""Most fields of a body beside its texts; 17 are known now."""
 
 
 def encode_body(columns: SpanColumns, first_start_ns: int) -> bytes:
@@ -44,60 +61,79 @@ def encode_body(columns: SpanColumns, first_start_ns: int) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-def decode_body(body: bytes, rows: int, first_start_ns: int, limits: Limits) -> SpanColumns:
-    """The columns of a serialised SpanColumns message.
+def decode_body(body: bytes, rows: int, first_start_ns: int, *, limits: Limits, weight: int = 1) -> SpanColumns:
+    """The columns of a serialised SpanColumns message; `weight` is that of all rows where the column is absent.
 
     Raises:
-        BatchError: reasons not_protobuf, column_width, column_length, table_rows, string_bytes, index, value.
+        BatchError: reasons fields, not_protobuf, column_width, column_length, table_rows, string_bytes, index, value.
     """
+    check_field_count(body, limits.table_rows + _COLUMN_FIELDS, "the body")
     message = batch_pb2.SpanColumns()
     try:
         message.ParseFromString(body)
     except DecodeError as error:
         raise BatchError("not_protobuf", f"the body: {error}") from error
-    strings = tuple(message.strings)
-    tables = _decode_tables(message, strings, limits)
-    kind = _plain(message.kind, rows, "kind")
-    if rows and not (kind.min() >= Kind.KERNEL and kind.max() <= Kind.RANGE):
-        raise BatchError("value", f"kinds {int(kind.min())} to {int(kind.max())}; known are 1 to 4")
+    tables = _decode_tables(message, limits)
+    kind = _kinds(message.kind, rows)
     duration = _plain(message.duration, rows, "duration")
     if rows and duration.min() < 0:
         raise BatchError("value", "a duration is negative")
     is_range = kind == Kind.RANGE
     gap = unpack_zigzag(_planes(message.gap), rows, "gap")
     return make_columns(
-        _starts(gap, np.where(is_range, 0, duration), first_start_ns),
+        _starts(gap, np.where(is_range, 0, duration) if is_range.any() else duration, first_start_ns),
         duration,
         tables=tables,
         kind=kind,
         config=_index(message.config, rows, "config", len(tables[1])),
         place=_index(message.place, rows, "place", len(tables[2])),
         node=_index(message.node, rows, "node", len(tables[3])),
-        stage=_index(message.stage, rows, "stage", len(strings)),
+        stage=_index(message.stage, rows, "stage", len(tables[0])),
         trace=_index(message.trace, rows, "trace", len(tables[4]) + 1) - 1,
-        parent=np.cumsum(unpack_zigzag(_planes(message.parent), rows, "parent")) - 1,
-        correlation=np.cumsum(unpack_zigzag(_planes(message.correlation), rows, "correlation")),
+        parent=_sums(message.parent, rows, "parent", -1),
+        correlation=_sums(message.correlation, rows, "correlation", 0),
         bytes=_scatter(message.bytes, _moves_bytes(kind), 0, "bytes"),
         range_number=_scatter(message.range_number, is_range, -1, "range_number"),
-        weight=_plain(message.weight, rows, "weight") if message.HasField("weight") else np.ones(rows, np.uint32),
+        weight=_weights(message, rows, weight),
     )
+
+
+def _kinds(column: batch_pb2.Column, rows: int) -> UInt8:
+    kind = _plain(column, rows, "kind")
+    if rows and not (kind.min() >= Kind.KERNEL and kind.max() <= Kind.RANGE):
+        raise BatchError("value", f"kinds {int(kind.min())} to {int(kind.max())}; known are 1 to 4")
+    return kind.astype(np.uint8)
+
+
+def _weights(message: batch_pb2.SpanColumns, rows: int, absent: int) -> UInt32:
+    if not message.HasField("weight"):
+        return np.full(rows, absent, dtype=np.uint32)
+    weight = _plain(message.weight, rows, "weight")
+    if rows and not (weight.min() >= 1 and weight.max() < 1 << 32):
+        raise BatchError(
+            "value", f"weights {int(weight.min())} to {int(weight.max())}; a span stands for 1 to 2^32 - 1"
+        )
+    return weight.astype(np.uint32)
+
+
+def _sums(column: batch_pb2.Column, rows: int, name: str, first: int) -> Int64:
+    steps = unpack_zigzag(_planes(column), rows, name)
+    steps[:1] += first
+    return np.cumsum(steps, out=steps)
 
 
 def _gaps(columns: SpanColumns, first_start_ns: int) -> Int64:
     advance = np.where(columns.kind == Kind.RANGE, 0, columns.duration_ns)
     gaps = columns.start_ns.copy()
-    with np.errstate(over="ignore"):
-        gaps[1:] -= columns.start_ns[:-1] + advance[:-1]
-        gaps[:1] -= first_start_ns
+    gaps[1:] -= columns.start_ns[:-1] + advance[:-1]
+    gaps[:1] -= first_start_ns
     return gaps
 
 
 def _starts(gap: Int64, advance: Int64, first_start_ns: int) -> Int64:
-    steps = gap.copy()
-    with np.errstate(over="ignore"):
-        steps[1:] += advance[:-1]
-        steps[:1] += first_start_ns
-        return np.cumsum(steps)
+    gap[1:] += advance[:-1]  # the array is this module's own, fresh from unpack_zigzag
+    gap[:1] += first_start_ns
+    return np.cumsum(gap, out=gap)
 
 
 def _steps(values: Int64) -> Int64:
@@ -137,11 +173,21 @@ def _scatter(column: batch_pb2.Column, mask: NDArray[np.bool_], neutral: int, na
     return full
 
 
+_RANGES = {np.dtype(name): (int(np.iinfo(name).min), int(np.iinfo(name).max)) for name in ("<i4", "<u4")}
+"""Least and greatest value of the narrow fields of tables."""
+
 _TableMessage = batch_pb2.Configs | batch_pb2.Places | batch_pb2.Nodes
 
 
 def _encode_table(table: Table) -> dict[str, Any]:
-    columns = {name: _message(pack(table[name].astype(np.int64))) for name in table.dtype.names or ()}
+    columns: dict[str, batch_pb2.Column] = {}
+    flat = np.ascontiguousarray(table).view(np.uint8).reshape(len(table), table.dtype.itemsize)
+    differs = (flat != flat[:1]).any(axis=0).tobytes()
+    for name, (field, offset, *_) in (table.dtype.fields or {}).items():
+        if len(table) and not any(differs[offset : offset + field.itemsize]):  # most fields of most tables: one value
+            columns[name] = batch_pb2.Column(base=int(table[name][:1].astype(np.int64)[0]))
+        else:
+            columns[name] = _message(pack(table[name].astype(np.int64)))
     return {"rows": len(table), **columns}
 
 
@@ -157,7 +203,9 @@ def _encode_traces(table: Table) -> batch_pb2.Traces:
 _Tables = tuple[tuple[str, ...], Table, Table, Table, Table]
 
 
-def _decode_tables(message: batch_pb2.SpanColumns, strings: tuple[str, ...], limits: Limits) -> _Tables:
+def _decode_tables(message: batch_pb2.SpanColumns, limits: Limits) -> _Tables:
+    _check_table_rows("strings", len(message.strings), limits)
+    strings = tuple(message.strings)
     _check_strings(strings, limits)
     configs = _decode_table(message.configs, CONFIG, limits)
     for name in ("kernel", "name"):
@@ -170,8 +218,6 @@ def _decode_tables(message: batch_pb2.SpanColumns, strings: tuple[str, ...], lim
 
 
 def _check_strings(strings: tuple[str, ...], limits: Limits) -> None:
-    if len(strings) > limits.table_rows:
-        raise BatchError("table_rows", f"{len(strings)} texts, the limit is {limits.table_rows}")
     if not strings or strings[0]:
         raise BatchError("value", "text 0 must be there and empty")
     # A text of n characters has at most 4n bytes, so only long ones need to be counted.
@@ -194,15 +240,19 @@ def _decode_table(message: _TableMessage, dtype: np.dtype[np.void], limits: Limi
     table = np.empty(rows, dtype=dtype)
     for name, (field, *_) in (dtype.fields or {}).items():
         column = getattr(message, name)
+        values: Int64 | int
         if column.width == 0 and not column.planes:  # most fields of most tables are one value
-            values: Int64 = np.array([column.base], dtype=np.int64)
+            values = lowest = highest = column.base
         else:
             values = _plain(column, rows, name)
-        if field.itemsize < 8 and rows:
-            info = np.iinfo(field)
-            if values.min() < info.min or values.max() > info.max:
-                raise BatchError("value", f"{kind}.{name} holds a value beyond {field}")
-        table[name] = values if field.itemsize < 8 else values.view(field)
+            lowest, highest = (values.min(), values.max()) if rows else (0, 0)
+        if field.itemsize == 8:
+            table[name].view(np.int64)[:] = values
+            continue
+        least, most = _RANGES[field]
+        if rows and not (lowest >= least and highest <= most):
+            raise BatchError("value", f"{kind}.{name} holds a value beyond {field}")
+        table[name] = values if rows else 0
     return table
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, fields
 
-import numpy as np
 import zstandard
 from google.protobuf.message import DecodeError
 
@@ -13,6 +12,8 @@ from spanlite.contract.batch import Batch, ClockAnchor, Gpu
 from spanlite.contract.body import decode_body, encode_body
 from spanlite.contract.columns import Kind, SamplingMode, SpanColumns
 from spanlite.contract.errors import BatchError
+from spanlite.contract.ids import RANGE_BIT
+from spanlite.contract.wire import check_field_count
 from spanlite.v1 import batch_pb2
 
 FORMAT = 1
@@ -39,6 +40,8 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
+_HEADER_FIELDS = 4096
+"""Most fields of a header, resource attributes and GPUs included."""
 _local = threading.local()
 
 
@@ -77,10 +80,11 @@ def decode_header(data: bytes, limits: Limits = DEFAULT_LIMITS) -> batch_pb2.Spa
     """The message with its body still compressed: enough to name, order and drop it.
 
     Raises:
-        BatchError: reasons message_bytes, not_protobuf, format, producer, rows, body_bytes.
+        BatchError: reasons message_bytes, fields, not_protobuf, format, producer, rows, first_row, body_bytes.
     """
     if len(data) > limits.message_bytes:
         raise BatchError("message_bytes", f"{len(data)} bytes, the limit is {limits.message_bytes}")
+    check_field_count(data, _HEADER_FIELDS, "the header")
     message = batch_pb2.SpanBatch()
     try:
         message.ParseFromString(data)
@@ -92,6 +96,8 @@ def decode_header(data: bytes, limits: Limits = DEFAULT_LIMITS) -> batch_pb2.Spa
         raise BatchError("producer", f"the producer id has {len(message.producer)} bytes, not 16")
     if message.rows > limits.rows:
         raise BatchError("rows", f"{message.rows} rows declared, the limit is {limits.rows}")
+    if message.first_row + message.rows > RANGE_BIT:
+        raise BatchError("first_row", f"rows from {message.first_row} on; row numbers end at 2^63")
     if message.body_size > limits.body_bytes:
         raise BatchError("body_bytes", f"{message.body_size} bytes declared, the limit is {limits.body_bytes}")
     return message
@@ -104,7 +110,13 @@ def decode_batch(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Batch:
         BatchError: anything about the message that is not as it must be.
     """
     message = decode_header(data, limits)
-    columns = decode_body(_decompress(message), message.rows, message.first_start_unix_ns, limits)
+    columns = decode_body(
+        _decompress(message),
+        message.rows,
+        message.first_start_unix_ns,
+        limits=limits,
+        weight=message.sampling.weight or 1,
+    )
     _check_gpus(columns, len(message.gpus))
     try:
         sampling = SamplingMode(message.sampling.mode)
@@ -150,10 +162,9 @@ def _check_gpus(columns: SpanColumns, gpus: int) -> None:
 def _last_end(columns: SpanColumns) -> int:
     if not len(columns):
         return 0
+    ends = columns.start_ns + columns.duration_ns
     gpu_work = columns.kind != Kind.RANGE
-    chosen = columns.take(gpu_work) if gpu_work.any() else columns
-    with np.errstate(over="ignore"):
-        return int((chosen.start_ns + chosen.duration_ns).max())
+    return int((ends[gpu_work] if gpu_work.any() else ends).max())
 
 
 def _compressor() -> zstandard.ZstdCompressor:

@@ -85,7 +85,7 @@ def _function_name(pretty: str) -> str:
     kept: list[str] = []
     depth = 0
     for at, char in enumerate(pretty):
-        if char == "<" and not pretty[:at].endswith("operator"):
+        if char == "<" and not pretty.endswith("operator", 0, at):
             depth += 1
         elif char == ">" and depth:
             depth -= 1

@@ -18,6 +18,8 @@ from spanlite.contract.columns import Int32, Int64, UInt64
 class Partial:
     """One row for each (window, series), and one bucket row for each bucket of those.
 
+    Before a merge a pair may have several rows; `merge` of one partial makes them one.
+
     Attributes:
         window: int64 number of the window = floor(start / width), shape (r,).
         series: int32 id in the SeriesRegistry that made it, shape (r,).

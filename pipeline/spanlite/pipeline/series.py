@@ -25,6 +25,8 @@ class SeriesRegistry:
     def resolve(self, batch: Batch, kind: Int32, config: Int32, stage: Int32, gpu: Int32) -> list[int]:
         """Ids of the series that equally long index columns of a batch name; one entry a series, not a span.
 
+        Stages that differ in their number only (request:1, request:2) are one series, so an id may come twice.
+
         Args:
             kind: Kind; config: index into the batch's configs; stage: into its strings; gpu: 1 + index into its GPUs.
         """
@@ -37,12 +39,12 @@ class SeriesRegistry:
         owner = _owner(batch)
         ids: list[int] = []
         for k, c, s, g in zip(kind.tolist(), config.tolist(), stage.tolist(), gpu.tolist(), strict=True):
-            entry = (strings[names[c]], raw[c * size + _NAMES_BYTES : (c + 1) * size], k, strings[s], uuids[g], owner)
+            launch, stage_text = raw[c * size + _NAMES_BYTES : (c + 1) * size], stage_label(strings[s])
+            entry = (strings[names[c]], launch, k, stage_text, uuids[g], owner)
             number = self._by_entry.get(entry)
             if number is None:
-                series = Series(
-                    uuids[g], k, strings[kernels[c]], strings[names[c]], _launch(configs, c), strings[s], *owner
-                )
+                kernel, name = strings[kernels[c]], strings[names[c]]
+                series = Series(uuids[g], k, kernel, name, _launch(configs, c), stage_text, *owner)
                 number = self._by_entry[entry] = self.number(series)
             ids.append(number)
         return ids

@@ -16,6 +16,7 @@ import argparse
 import json
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="X.bin, X.bin.xz or X.parquet")
     parser.add_argument("--archive", type=Path, metavar="DIR", help="write all spans to this Parquet archive")
     parser.add_argument("--points", type=Path, metavar="FILE", help="write metric points as JSON lines; - for stdout")
+    parser.add_argument("--batches", type=Path, metavar="FILE", help="write the SpanBatch messages (see spanlite cat)")
     parser.add_argument("--window", default="10s", help="width of the metric windows (default 10s)")
     parser.add_argument("--lateness", help="close windows this long after their end instead of at the end of the input")
     parser.add_argument("--top-k", type=int, default=500, help="kernels per GPU with points of their own (default 500)")
@@ -45,12 +47,14 @@ def run(args: argparse.Namespace) -> int:
     from spanlite.agent.validate import REASONS
     from spanlite.cli.embedded import Embedded, open_source
     from spanlite.cli.output import progress_bar, staged_archive, whole_file, write_points
+    from spanlite.contract.codec import encode_batch
+    from spanlite.contract.delimited import write_delimited
     from spanlite.pipeline.archive.write import ArchiveWriter
     from spanlite.pipeline.embedded import Outputs
     from spanlite.pipeline.windows import WindowPolicy
 
-    if not (args.archive or args.points):
-        raise UsageError("nothing to do: name an archive with --archive, a file for the points with --points, or both")
+    if not (args.archive or args.points or args.batches):
+        raise UsageError("nothing to do: name one or more of --archive DIR, --points FILE, --batches FILE")
     if args.json and str(args.points) == "-":
         raise UsageError("--json and --points - would both write to stdout; give the points a file")
     if args.buckets < 1 or args.buckets & (args.buckets - 1):
@@ -66,8 +70,11 @@ def run(args: argparse.Namespace) -> int:
             archive = ArchiveWriter(stack.enter_context(staged_archive(args.archive)), buckets=args.buckets)
         outputs = Outputs()
         if args.points:
-            stream = stack.enter_context(whole_file(args.points))
-            outputs = Outputs(window_points=lambda points: write_points(stream, points))
+            lines = stack.enter_context(whole_file(args.points))
+            outputs = replace(outputs, window_points=lambda points: write_points(lines, points))
+        if args.batches:
+            stream = stack.enter_context(whole_file(args.batches, binary=True))
+            outputs = replace(outputs, batch=lambda batch: write_delimited(stream, encode_batch(batch)))
         with Embedded(outputs, policy=policy, archive=archive, top_k=args.top_k) as embedded:
             for path, source in zip(args.files, sources, strict=True):
                 embedded.play(source, progress=progress_bar(path.name, quiet=args.quiet))

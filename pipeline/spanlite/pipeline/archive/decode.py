@@ -225,10 +225,10 @@ class Decoder:
 
 def _cut(table: Table, index: Int32, *, keep: int | None = None) -> tuple[Table, Int32]:
     """The entries that are used, and the index into them; `keep` puts a zeroed entry first."""
-    used, small = np.unique(index, return_inverse=True)
-    small = small.astype(np.int32)
+    used, inverse = np.unique(index, return_inverse=True)
+    small: Int32 = inverse.astype(np.int32)
     if len(used) and used[0] < 0:
-        used, small = used[1:], small - np.int32(1)
+        used, small = used[1:], (small - 1).astype(np.int32)
     entries = table[used]
     if keep is None:
         return entries, small
@@ -241,4 +241,4 @@ def _cut(table: Table, index: Int32, *, keep: int | None = None) -> tuple[Table,
         moved = np.empty(len(entries), dtype=np.int32)
         moved[front] = places
         return entries[front], moved[small]
-    return np.concatenate([zero, entries]), small + np.int32(1)
+    return np.concatenate([zero, entries]), (small + 1).astype(np.int32)

@@ -46,7 +46,7 @@ class Encoder:
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self._tables: dict[str, _Values] = {}
-        self._same: dict[tuple[object, object], NDArray[np.generic]] = {}
+        self._same: dict[tuple[object, object], NDArray[Any]] = {}
         for column in COLUMNS:
             if column.source != "row":
                 self._tables[column.name] = self._table_values(column)
@@ -90,7 +90,7 @@ class Encoder:
         spread = self._take(values, index)
         return pa.array(spread, mask=self._take(extra, index) if extra is not None else None)
 
-    def _take(self, values: NDArray[np.generic], index: Int64) -> NDArray[np.generic]:
+    def _take(self, values: NDArray[Any], index: Int64) -> NDArray[Any]:
         if not len(values) or not bool((values == values[0]).all()):
             return values.take(index, mode="clip")  # indexes are in range: the check would double the time
         key = (values.dtype, values[0])
@@ -119,23 +119,26 @@ class Encoder:
         return pa.array(rows.plain["correlation" if name == "correlation_id" else name][chosen])
 
     def _table_values(self, column: Column) -> _Values:
-        rows = self._rows
         if column.source == "batch":
-            return _batch_values(column, rows.batches)
+            return _batch_values(column, self._rows.batches)
         if column.source == "trace":
             return self._trace_values(column)
         if column.source == "place":
             return self._place_values(column)
         if column.source == "node":
-            return np.ascontiguousarray(rows.nodes[column.name]), None
+            return np.ascontiguousarray(self._rows.nodes[column.name]), None
+        return self._config_values(column)
+
+    def _config_values(self, column: Column) -> _Values:
+        configs, strings = self._rows.configs, self._rows.strings
         if column.name == "theoretical_occupancy":
-            ratio = config_occupancy(rows.configs)
+            ratio = config_occupancy(configs)
             return ratio, np.isnan(ratio)
         if column.name == "occupancy_limiter":
-            names = [LIMITER_NAMES.get(int(v), str(v)) if v else None for v in rows.configs["limiter"]]
+            names = [LIMITER_NAMES.get(int(value), str(value)) if value else None for value in configs["limiter"]]
             return _texts(names, pa.string())
-        values = np.ascontiguousarray(rows.configs[column.name])
-        return _texts([rows.strings[i] for i in values], pa.string()) if column.name in _TEXTS else (values, None)
+        values = np.ascontiguousarray(configs[column.name])
+        return _texts([strings[index] for index in values], pa.string()) if column.name in _TEXTS else (values, None)
 
     def _trace_values(self, column: Column) -> _Values:
         traces = self._rows.traces
@@ -156,8 +159,11 @@ class Encoder:
             "compute_capability": lambda gpu: f"{gpu.compute_major}.{gpu.compute_minor}" if gpu.compute_major else "",
         }
         read = of_gpu[column.name]
-        lists = self._rows.gpus
-        return _texts([read(lists[p["gpus"]][p["gpu"] - 1]) or None if p["gpu"] else None for p in places], pa.string())
+        texts: list[str | None] = []
+        for place in places:
+            gpus, at = self._rows.gpus[place["gpus"]], int(place["gpu"])
+            texts.append((read(gpus[at - 1]) or None) if 0 < at <= len(gpus) else None)
+        return _texts(texts, pa.string())
 
 
 def _batch_values(column: Column, batches: Any) -> _Values:
@@ -179,7 +185,7 @@ def _texts(values: list[Any], kind: Any) -> _Values:
     return encoded.dictionary, encoded.indices.fill_null(-1).to_numpy().astype(np.int32)
 
 
-def _dictionary(codes: NDArray[np.generic], values: Any, column: Column) -> Any:
+def _dictionary(codes: NDArray[Any], values: Any, column: Column) -> Any:
     mask = codes < 0 if column.nullable else None
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32(), mask=mask), values)
 
@@ -193,7 +199,7 @@ def _without_nulls(codes: NDArray[np.int32], values: Any) -> Any:
     return pa.DictionaryArray.from_arrays(pa.array(moved, pa.int32(), mask=moved < 0), kept)
 
 
-def _named(values: NDArray[np.generic], names: dict[int, str]) -> Any:
+def _named(values: NDArray[Any], names: dict[int, str]) -> Any:
     codes = np.zeros(256, dtype=np.int32)
     used = np.flatnonzero(np.bincount(values, minlength=256))
     codes[used] = np.arange(len(used))
@@ -202,5 +208,5 @@ def _named(values: NDArray[np.generic], names: dict[int, str]) -> Any:
     )
 
 
-def _range_ids(number: NDArray[np.generic]) -> NDArray[np.uint64]:
+def _range_ids(number: NDArray[Any]) -> NDArray[np.uint64]:
     return number.astype(np.uint64) | np.uint64(RANGE_BIT)

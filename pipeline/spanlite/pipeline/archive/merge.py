@@ -18,7 +18,7 @@ from spanlite.pipeline.archive.groups import KEY_COLUMNS, Groups
 from spanlite.pipeline.archive.schema import COLUMNS, file_schema, open_file
 
 _SAMPLE_EVERY = 256
-_CACHED_PIECES = 4
+_CACHED_PIECES = 2
 _Key = tuple[int, int]
 """Rank of the group, start."""
 
@@ -60,8 +60,7 @@ class Merge:
         samples: list[NDArray[np.int64]] = []
         for path in paths:
             with open_file(path) as file:
-                for group in range(file.num_row_groups):
-                    samples.append(self._index(path, file, group))
+                samples += [self._index(path, file, group) for group in range(file.num_row_groups)]
         self._ranks = self._groups.ranks()
         self._bounds = self._cut(np.concatenate(samples, axis=1) if samples else np.zeros((2, 0), dtype=np.int64))
         self._cache: OrderedDict[tuple[Path, int], Any] = OrderedDict()
@@ -158,6 +157,6 @@ def _one_dictionary(table: Any) -> Any:
     return pa.table(columns).unify_dictionaries().combine_chunks()
 
 
-def _at_least(rank: Int64, start: NDArray[np.generic], bound: _Key) -> NDArray[np.bool_]:
+def _at_least(rank: Int64, start: Int64, bound: _Key) -> NDArray[np.bool_]:
     at_least: NDArray[np.bool_] = (rank > bound[0]) | ((rank == bound[0]) & (start >= bound[1]))
     return at_least

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +37,7 @@ class Rows:
     batches: Sequence[Batch]
     batch: Int32
     row: UInt64
-    plain: dict[str, NDArray[np.generic]]
+    plain: dict[str, NDArray[Any]]
     config: Int32
     place: Int32
     node: Int32
@@ -202,7 +203,7 @@ def told_starts(first: Int64, groups: Int64 | Int32, starts: Int64) -> Int64:
     return np.where(told != _LATEST, told, first)
 
 
-def first_starts(group: Int64 | Int32, start: NDArray[np.generic], groups: int) -> Int64:
+def first_starts(group: Int64 | Int32, start: Int64, groups: int) -> Int64:
     """Smallest start of each group; the largest int64 where a group has no rows."""
     first = np.full(groups, _LATEST, dtype=np.int64)
     if groups == 1 and len(start):
@@ -225,7 +226,7 @@ def group_ranks(first: Int64, keys: tuple[UInt64, UInt64]) -> Int64:
     return ranks
 
 
-def sort_rows(start: NDArray[np.generic], *keys: NDArray[np.generic]) -> Int64:
+def sort_rows(start: Int64, *keys: Int64) -> Int64:
     """Stable order by the keys, the last the foremost, and by start within."""
     foremost = [key for key in keys if len(key) and key.min() != key.max()]
     if not foremost and bool((start[1:] >= start[:-1]).all()):

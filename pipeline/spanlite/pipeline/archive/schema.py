@@ -112,7 +112,7 @@ BY_NAME = {column.name: column for column in COLUMNS}
 SCHEMA = pa.schema([pa.field(column.name, column.type, nullable=column.nullable) for column in COLUMNS])
 """What any reader sees; folders add `date`, `hour` and `bucket`."""
 STATISTICS = ["start_ns", "duration_ns", "trace_start_ns", "batch_sequence"]
-"""Columns with minimum and maximum per row group, so that queries skip; the others would pay and never be skipped by."""
+"""Columns with minimum and maximum per row group, so that queries skip; no query could skip by the others."""
 RESOURCE_COLUMNS = {
     "host": "host.name",
     "pid": "process.pid",
@@ -155,12 +155,15 @@ def writer_options(constant: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def check_schema(path: Path, schema: Any) -> None:
-    """Holds a file's columns against SCHEMA.
+def check_schema(path: Path, schema: Any, facts: dict[bytes, bytes]) -> None:
+    """Holds a file's columns against SCHEMA, and the revision in its footer against FORMAT.
 
     Raises:
         ArchiveError: the file is not of an archive, or of a newer revision.
     """
+    revision = facts.get(FORMAT_KEY, FORMAT.encode()).decode("ascii", "replace")
+    if revision != FORMAT:
+        raise ArchiveError(f"{path}: archive revision {revision}; this version reads {FORMAT}")
     missing = [name for name in BY_NAME if name not in schema.names]
     if missing:
         raise ArchiveError(
@@ -189,10 +192,7 @@ def open_file(path: Path, *, dictionaries: bool = True) -> Any:
     except (OSError, pa.ArrowException) as error:
         raise ArchiveError(f"{path}: cannot be read as Parquet ({error}); remove it or restore it") from error
     try:
-        revision = (file.metadata.metadata or {}).get(FORMAT_KEY, FORMAT.encode()).decode("ascii", "replace")
-        if revision != FORMAT:
-            raise ArchiveError(f"{path}: archive revision {revision}; this version reads {FORMAT}")
-        check_schema(path, file.schema_arrow)
+        check_schema(path, file.schema_arrow, file.metadata.metadata or {})
     except ArchiveError:
         file.close()
         raise

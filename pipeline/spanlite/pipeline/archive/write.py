@@ -136,7 +136,7 @@ class ArchiveWriter:
             self.bytes_written += path.stat().st_size
         except OSError as error:
             raise ArchiveError(
-                f"{self._root / folder}: cannot write ({error}); free space or correct the permissions, then write again"
+                f"{self._root / folder}: cannot write ({error}); free space or correct permissions, then write again"
             ) from error
         return path
 
@@ -172,7 +172,7 @@ def _check_writable(root: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise ArchiveError(
-            f"{root}: an archive cannot be written there ({error.strerror or error}); choose a folder that can be written"
+            f"{root}: cannot hold an archive ({error.strerror or error}); choose a folder that can be written"
         ) from error
 
 
