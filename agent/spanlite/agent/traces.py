@@ -122,7 +122,8 @@ def attribute(
     rows = len(correlation)
     status = np.full(rows, Status.UNKNOWN if ranges.timelines else Status.NONE, np.uint8)
     innermost = np.full(rows, UNKNOWN if ranges.timelines else NONE, np.int64)
-    waiting = np.zeros(rows, np.bool_)
+    newest = int(anchors.correlation[-1]) if len(anchors) else NONE
+    waiting = (thread == 0) & (correlation > newest) & bool(ranges.timelines)
     distinct = {sole} if sole else set(np.unique(thread).tolist()) - {0}
     for one in sorted(distinct) if ranges.timelines else ():
         mine: Int64 | slice = slice(None) if sole else np.flatnonzero(thread == one)

@@ -26,6 +26,11 @@ from spanlite.agent.traces import Attribution, Memory, attribute
 HISTORY_NS = 10_000_000_000
 """How long boundaries and calls are remembered: longer than launches wait for the GPU."""
 
+PATIENCE_NS = 100_000_000
+"""How long a launch is worth waiting for: a call's own record follows those of its kernels within microseconds."""
+
+_MAX_CALLS = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -45,9 +50,9 @@ class Step:
 class Tracker:
     """State of one traced process.
 
-    The caller guarantees that a flush holds every boundary and every recorded call up to some time, and that a
-    launch is handed in with that flush or a later one. Launches may be handed in again: those marked ``waiting`` may
-    turn out to be known once the next recorded call has arrived.
+    The caller guarantees that whatever boundaries a thread passed before a launch are handed in with that launch or
+    earlier, as CUPTI writes them: a buffer at a time will do. Launches may be handed in again: those marked
+    ``waiting`` may turn out to be known once the next recorded call has arrived.
     """
 
     def __init__(self, *, history_ns: int = HISTORY_NS) -> None:
@@ -97,17 +102,25 @@ class Tracker:
             externals=self._externals,
             memory=self._memory,
         )
-        self._age(reference, ids, anchors.correlation, times=(gpu_start_ns, anchors.time_ns, boundaries.time_ns))
+        # Without calls in this flush there is no reason to expect any in the next.
+        recent = gpu_start_ns > self._newest(gpu_start_ns, anchors.time_ns, boundaries.time_ns) - PATIENCE_NS
+        attribution = replace(attribution, waiting=attribution.waiting & recent & (len(activity.apis) > 0))
+        self._age(reference, ids, anchors.correlation)
         return Step(attribution, ranges, ranges.rows(ended))
 
-    def _age(self, reference: int, *ids: Int64, times: tuple[Int64, ...]) -> None:
+    def _newest(self, *times: Int64) -> int:
+        """The newest time seen."""
+        self._newest_ns = max([self._newest_ns, *(int(some.max()) for some in times if some.size)])
+        return self._newest_ns
+
+    def _age(self, reference: int, *ids: Int64) -> None:
         """Forgets what is too old for any launch to come."""
         newest_id = max([reference, *(int(some.max()) for some in ids if some.size)])
         self._newest_id = newest_id
-        self._newest_ns = max([self._newest_ns, *(int(some.max()) for some in times if some.size)])
         before_ns = self._newest_ns - self._history_ns
         self._nesting.forget(before_ns)
         fresh = self._anchors.time_ns >= before_ns
+        fresh[:-_MAX_CALLS] = False
         if not fresh.all():
             oldest = int(self._anchors.correlation[fresh.argmax()]) if fresh.any() else newest_id
             self._anchors = Anchors(

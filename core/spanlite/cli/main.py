@@ -8,9 +8,11 @@ import logging
 import os
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
 from spanlite.contract.errors import SpanliteError
+from spanlite.runtime import settings
 
 
 class Command(Protocol):
@@ -50,14 +52,14 @@ def main(argv: list[str] | None = None) -> int:
     """Exit codes: 0 ok, 1 failed, 2 usage, 3 done with losses, 130 interrupted."""
     words = sys.argv[1:] if argv is None else argv
     parser = _parser()
-    chosen = next((word for word in words if not word.startswith("-")), None)
+    chosen = next((word for word in words if word in COMMANDS), None)
     try:
-        if chosen not in COMMANDS:
+        if chosen is None:
             parser.parse_args(words)
             parser.print_help()
             return 0
         module = _load(chosen)
-        args = _parser(chosen, module).parse_args(words)
+        args = _parser(chosen, module, config=_config(words)).parse_args(words)
         _configure_logging(args.verbose)
         return module.run(args)
     except SpanliteError as error:
@@ -81,7 +83,18 @@ def _load(name: str) -> Command:
         raise SpanliteError(f"{name} needs {error.name}: pip install 'spanlite[{entry.extra}]'") from error
 
 
-def _parser(chosen: str | None = None, module: Command | None = None) -> argparse.ArgumentParser:
+def _config(words: list[str]) -> Path | None:
+    """The settings file, which must be known before the flags that it gives defaults to."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config", type=Path)
+    known, _ = parser.parse_known_args(words)
+    config: Path | None = known.config
+    return config
+
+
+def _parser(
+    chosen: str | None = None, module: Command | None = None, *, config: Path | None = None
+) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="spanlite",
         description="Continuous GPU kernel telemetry.",
@@ -89,6 +102,7 @@ def _parser(chosen: str | None = None, module: Command | None = None) -> argpars
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"spanlite {_version()}")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file of defaults; also SPANLITE_CONFIG")
     parser.add_argument("-v", "--verbose", action="count", default=0, help="say more on stderr; twice for debugging")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
     for name, entry in COMMANDS.items():
@@ -100,7 +114,14 @@ def _parser(chosen: str | None = None, module: Command | None = None) -> argpars
         )
         if name == chosen and module:
             module.add_arguments(command)
+            command.set_defaults(**settings.defaults(name, _flags(command), config=config, commands=COMMANDS))
     return parser
+
+
+def _flags(command: argparse.ArgumentParser) -> dict[str, bool]:
+    """Names of the optional arguments, and which of them are switches."""
+    actions = command._actions  # noqa: SLF001  # argparse has no public way to list them
+    return {a.dest: a.nargs == 0 for a in actions if a.option_strings and a.dest != "help"}
 
 
 def _version() -> str:

@@ -11,14 +11,12 @@ from spanlite.contract.points import OTHER, Launch
 from spanlite.pipeline.partial import Partial, merge
 from spanlite.pipeline.series import SeriesRegistry
 
-_Owner = tuple[str, int, str]
-
 
 class TopK:
     """Keeps at most `k` kernels per GPU; what kept a series once keeps it, so that no cumulative series stops short.
 
-    Admission is by GPU time within the first window that has room; from then on a new kernel gets a series only while
-    fewer than `k` have one. `folded` counts the kernels without a series of their own.
+    Admission is by GPU time over the windows that close together; from then on a new kernel gets a series only while
+    fewer than `k` have one. `folded` counts the kernels without a series of their own, per GPU.
     """
 
     def __init__(self, k: int, registry: SeriesRegistry) -> None:
@@ -34,14 +32,17 @@ class TopK:
     def apply(self, partial: Partial) -> Partial:
         """The partial with every series that is not admitted merged into its GPU's `other`."""
         self._admit(partial)
-        renamed = partial.series.copy()
-        for number in np.unique(partial.series).tolist():
-            series = self._registry.series[number]
-            if series.kernel not in self._admitted[series.gpu_uuid]:
-                launch = Launch(max_warps=series.launch.max_warps, copy_kind=series.launch.copy_kind)
-                other = series._replace(kernel=OTHER, name="", launch=launch)
-                renamed[partial.series == number] = self._registry.number(other)
+        distinct, place = np.unique(partial.series, return_inverse=True)
+        renamed = np.array([self._kept(number) for number in distinct.tolist()], dtype=np.int32)[place]
         return merge([replace(partial, series=renamed)]) if (renamed != partial.series).any() else partial
+
+    def _kept(self, number: int) -> int:
+        """The series itself, or the one that takes its place."""
+        series = self._registry.series[number]
+        if series.kernel in self._admitted[series.gpu_uuid]:
+            return number
+        launch = Launch(max_warps=series.launch.max_warps, copy_kind=series.launch.copy_kind)
+        return self._registry.number(series._replace(kernel=OTHER, name="", launch=launch))
 
     def _admit(self, partial: Partial) -> None:
         time_ns: dict[tuple[str, str], int] = defaultdict(int)

@@ -49,8 +49,7 @@ class Windows:
         """None before the first span."""
         if not self._newest_ns:
             return None
-        newest = max(self._newest_ns.values())
-        return min(start for start in self._newest_ns.values() if start >= newest - self.policy.idle_ns)
+        return min(self._busy().values())
 
     def add(self, batch: Batch, partial: Partial) -> None:
         """Takes what `fold_batch` made of a batch."""
@@ -81,13 +80,19 @@ class Windows:
 
     def drain(self) -> Partial:
         """Rows of all windows still open, at the end of the input."""
-        self._pending = [merge(self._pending)]
-        last = int(self._pending[0].window.max()) if len(self._pending[0]) else 0
-        return self._close(last + 1)
+        if not any(len(partial) for partial in self._pending):
+            return empty_partial()
+        return self._close(max(int(partial.window.max()) for partial in self._pending if len(partial)) + 1)
 
     def _close(self, before: int) -> Partial:
         everything = merge(self._pending)
         due = everything.window < before
         self._pending = [select(everything, ~due)]
         self._closed_before = before
+        self._newest_ns = self._busy()  # producers that have ended must not pile up
         return select(everything, due)
+
+    def _busy(self) -> dict[bytes, int]:
+        """Newest start of each producer that is not idle."""
+        horizon = max(self._newest_ns.values()) - self.policy.idle_ns
+        return {producer: newest for producer, newest in self._newest_ns.items() if newest >= horizon}

@@ -100,7 +100,9 @@ def test_the_dataset_has_the_folders_as_columns(tmp_path: Path, batches: list[Ba
     write_batches(tmp_path, batches, buckets=2)
     dataset = open_dataset(tmp_path)
     assert dataset.count_rows() == 20040
-    assert dataset.count_rows(filter=pc.field("bucket") == 0) + dataset.count_rows(filter=pc.field("bucket") == 1) == 20040
+    assert (
+        dataset.count_rows(filter=pc.field("bucket") == 0) + dataset.count_rows(filter=pc.field("bucket") == 1) == 20040
+    )
 
 
 def test_no_archive_is_said_to_be_none(tmp_path: Path) -> None:

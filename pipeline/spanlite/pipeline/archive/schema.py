@@ -178,22 +178,15 @@ def check_schema(path: Path, schema: Any, facts: dict[bytes, bytes]) -> None:
             raise ArchiveError(f"{path}: column {name!r} is {found}, an archive has {column.type} there")
 
 
-def open_file(path: Path, *, dictionaries: bool = True) -> Any:
-    """A pyarrow ParquetFile whose columns are those of an archive.
-
-    Args:
-        dictionaries: read texts and ids as Arrow dictionaries.
+def open_file(path: Path) -> Any:
+    """A pyarrow ParquetFile whose columns are those of an archive; texts come as Arrow dictionaries.
 
     Raises:
         ArchiveError: unreadable, not Parquet, or foreign.
     """
     try:
-        file = pq.ParquetFile(path, read_dictionary=TEXT_COLUMNS if dictionaries else None)
+        footer = pq.read_metadata(path)
+        check_schema(path, footer.schema.to_arrow_schema(), footer.metadata or {})
+        return pq.ParquetFile(path, metadata=footer, read_dictionary=TEXT_COLUMNS)
     except (OSError, pa.ArrowException) as error:
         raise ArchiveError(f"{path}: cannot be read as Parquet ({error}); remove it or restore it") from error
-    try:
-        check_schema(path, file.schema_arrow, file.metadata.metadata or {})
-    except ArchiveError:
-        file.close()
-        raise
-    return file

@@ -1,0 +1,223 @@
+"""Spans as plain rows, batches made of them, and a brute force in Python's whole numbers to judge the fold by.
+
+The brute force shares no code with the pipeline: it goes span by span, finds buckets by raising whole numbers to the
+32nd power, and mixes span ids with its own arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from spanlite.agent.tables import KernelTable
+from spanlite.contract.batch import Batch, Gpu
+from spanlite.contract.columns import CONFIG, NODE, PLACE, TRACE, Kind, Table, make_columns
+from spanlite.contract.points import Launch, Point, Series
+from spanlite.pipeline.fold import fold_batch
+from spanlite.pipeline.partial import Partial, merge
+from spanlite.pipeline.points import points
+from spanlite.pipeline.series import SeriesRegistry
+from spanlite.runtime.clock import ManualClock
+
+SESSION = 0x9E3779B97F4A7C15
+NO_TRACE = bytes(16)
+_MASK = (1 << 64) - 1
+
+
+class Span(NamedTuple):
+    """One row of a batch; `row` is its number in the session, which makes its id."""
+
+    start_ns: int
+    duration_ns: int = 1000
+    row: int = 0
+    kernel: str = "gemm"
+    launch: Launch = Launch()
+    kind: int = Kind.KERNEL
+    stage: str = ""
+    gpu: str = "GPU-1"
+    bytes: int = 0
+    weight: int = 1
+    trace: bytes = NO_TRACE
+
+    @property
+    def span_id(self) -> int:
+        """SplitMix64's finaliser of session xor row."""
+        x = SESSION ^ self.row
+        x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+        return x ^ (x >> 31)
+
+    @property
+    def series(self) -> Series:
+        """The series of the span; its kernel's full name is the id with a mark."""
+        return Series(self.gpu, int(self.kind), self.kernel, f"{self.kernel}<full>", self.launch, self.stage)
+
+
+class Expected(NamedTuple):
+    """What a point must say; `exemplar` is trace, span id, duration, start of the longest span."""
+
+    count: int
+    spans: int
+    sum_ns: int
+    min_ns: int
+    max_ns: int
+    warp_ns: int
+    bytes: int
+    buckets: tuple[tuple[int, int], ...]
+    exemplar: tuple[bytes, int, int, int]
+
+
+Expectation = dict[tuple[int, Series], Expected]
+
+
+@lru_cache(maxsize=None)
+def exact_bucket(duration_ns: int) -> int:
+    """Smallest i with duration <= 2^(i/32) s, in whole numbers: d^32 <= 2^i * 10^288."""
+    index = math.ceil(32 * math.log2(duration_ns / 1e9)) - 2
+    while duration_ns**32 << max(-index, 0) > 10**288 << max(index, 0):
+        index += 1
+    return index
+
+
+def brute_force(spans: Iterable[Span], width_ns: int) -> Expectation:
+    """Groups of (window start, series), span by span."""
+    groups: dict[tuple[int, Series], list[Span]] = {}
+    for span in spans:
+        if span.kind != Kind.RANGE:
+            groups.setdefault((span.start_ns // width_ns * width_ns, span.series), []).append(span)
+    return {key: _aggregate(group) for key, group in groups.items()}
+
+
+def _aggregate(group: Sequence[Span]) -> Expected:
+    buckets: dict[int, int] = {}
+    for span in group:
+        index = exact_bucket(span.duration_ns)
+        buckets[index] = buckets.get(index, 0) + span.weight
+    sum_ns = sum(span.duration_ns * span.weight for span in group)
+    longest = min(group, key=lambda span: (-span.duration_ns, span.start_ns, span.span_id))
+    return Expected(
+        count=sum(span.weight for span in group),
+        spans=len(group),
+        sum_ns=sum_ns,
+        min_ns=min(span.duration_ns for span in group),
+        max_ns=longest.duration_ns,
+        warp_ns=sum_ns * group[0].launch.active_warps,
+        bytes=sum(span.bytes * span.weight for span in group),
+        buckets=tuple(sorted(buckets.items())),
+        exemplar=(longest.trace, longest.span_id, longest.duration_ns, longest.start_ns),
+    )
+
+
+def plain(made: Iterable[Point]) -> Expectation:
+    """Points in the form of the brute force; fails where a series has two points of one window."""
+    found: Expectation = {}
+    for point in made:
+        key = (point.window_start_ns, point.series)
+        assert key not in found
+        assert point.exemplar is not None
+        buckets = tuple(zip(point.bucket_index.tolist(), point.bucket_count.tolist(), strict=True))
+        exemplar = (
+            point.exemplar.trace_id,
+            point.exemplar.span_id,
+            point.exemplar.duration_ns,
+            point.exemplar.start_ns,
+        )
+        sums = (point.count, point.spans, point.sum_ns, point.min_ns, point.max_ns, point.warp_ns, point.bytes)
+        found[key] = Expected(*sums, buckets, exemplar)
+    return found
+
+
+def make_batch(
+    spans: Sequence[Span],
+    *,
+    producer: bytes = b"producer-1......",
+    sequence: int = 0,
+    resource: Mapping[str, str] | None = None,
+) -> Batch:
+    """A batch of spans with consecutive row numbers; unused entries stand in front of every table."""
+    strings: dict[str, int] = {"": 0, "unused": 1}
+    configs: dict[tuple[str, Launch], int] = {("unused", Launch(grid=(9, 9, 9))): 0}
+    gpus: dict[str, int] = {"": 0, "GPU-unused": 1}
+    traces: dict[bytes, int] = {b"unused trace....": 0}
+    first = spans[0].row if spans else 0
+    assert [span.row for span in spans] == list(range(first, first + len(spans)))
+    rows = [
+        (
+            span.start_ns,
+            span.duration_ns,
+            span.kind,
+            configs.setdefault((span.kernel, span.launch), len(configs)),
+            gpus.setdefault(span.gpu, len(gpus)),
+            strings.setdefault(span.stage, len(strings)),
+            -1 if span.trace == NO_TRACE else traces.setdefault(span.trace, len(traces)),
+            span.row if span.kind == Kind.RANGE else -1,
+            span.bytes,
+            span.weight,
+        )
+        for span in spans
+    ]
+    places = np.zeros(len(gpus), dtype=PLACE)
+    places["gpu"] = np.arange(len(gpus))[::-1]
+    columns: Any = np.array(rows, dtype=np.int64).reshape(len(rows), 10).T
+    table = _config_table(configs, strings)
+    return Batch(
+        producer=producer,
+        sequence=sequence,
+        session=SESSION,
+        first_row=first,
+        emit_ns=0,
+        columns=make_columns(
+            columns[0],
+            columns[1],
+            tables=(tuple(strings), table, places, np.zeros(1, dtype=NODE), _trace_table(traces)),
+            kind=columns[2],
+            config=columns[3],
+            place=len(gpus) - 1 - columns[4],
+            stage=columns[5],
+            trace=columns[6],
+            range_number=columns[7],
+            bytes=columns[8],
+            weight=columns[9],
+        ),
+        resource=resource or {},
+        gpus=tuple(Gpu(uuid) for uuid in list(gpus)[1:]),
+    )
+
+
+def _config_table(configs: dict[tuple[str, Launch], int], strings: dict[str, int]) -> Table:
+    rows = []
+    for kernel, launch in configs:
+        names = [strings.setdefault(text, len(strings)) for text in (kernel, f"{kernel}<full>")]
+        rows.append((*names, *launch.grid, *launch.block, *launch.cluster, *launch[3:]))
+    return np.array(rows, dtype=CONFIG)
+
+
+def _trace_table(traces: dict[bytes, int]) -> Table:
+    table = np.zeros(len(traces), dtype=TRACE)
+    table["id"] = np.frombuffer(b"".join(traces), dtype="V16")
+    return table
+
+
+def fold_all(batches: Iterable[Batch], width_ns: int) -> list[Point]:
+    """Points of all windows, everything merged at once."""
+    registry = SeriesRegistry()
+    return points(merge([fold_batch(batch, width_ns, registry) for batch in batches]), width_ns, registry)
+
+
+def same_bits(left: Partial, right: Partial) -> bool:
+    """Whether two partials agree in every column and dtype."""
+    pairs: list[tuple[Any, Any]] = [(getattr(left, name), getattr(right, name)) for name in Partial.__slots__]
+    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
+
+
+@pytest.fixture(scope="session")
+def recorded() -> list[Batch]:
+    """20,000 executions of a recorded H200 serving run, in batches of at most 8,192."""
+    table = KernelTable(Path(__file__).parents[1] / "data" / "serve_slice.parquet")
+    return list(table.batches(ManualClock()))
