@@ -65,6 +65,11 @@ def feed(
         speed: 1 sends each buffer when its newest record had ended, 2 in half the time; 0 as fast as the agent reads.
         resource: OpenTelemetry resource attributes of the process.
         progress: told (bytes sent, bytes in all) after each buffer.
+
+    Returns when the agent has taken everything.
+
+    Raises:
+        OSError: the agent hung up early; its log says why.
     """
     described = {"workload": recording.scenario, "host.name": "recorded", **(resource or {})}
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
@@ -83,6 +88,9 @@ def feed(
             progress(sent, len(recording.data))
         writer.send(Frame.STATS, pack_text({"dropped.cupti": str(recording.dropped)}))
         writer.send(Frame.BYE, pack_text({"reason": "end of recording"}))
+        # The agent hangs up when it has worked everything off; a live collector would not wait for that.
+        peer.shutdown(socket.SHUT_WR)
+        peer.recv(1)
 
 
 def _paced(recording: Recording, clock: Clock, speed: float) -> Iterator[memoryview]:

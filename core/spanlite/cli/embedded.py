@@ -100,7 +100,11 @@ class Embedded:
             SpanliteError: what the source, the agent or the pipeline found wrong.
         """
         if isinstance(source, Recording):
-            feed(source, self.socket, clock=self.clock, speed=speed, progress=progress)
+            try:
+                feed(source, self.socket, clock=self.clock, speed=speed, progress=progress)
+            except OSError as error:
+                self._raise_failure()
+                raise RecordingError(f"{source.path}: the agent hung up ({error})") from error
         else:
             self._play_table(source, progress)
         self._raise_failure()
