@@ -65,7 +65,7 @@ def test_markers_keep_their_names_and_the_timeline_its_segments(stages: Activity
     ranges = ranges_from_markers(stages.markers)
     assert ranges.name.tolist() == stages.markers["name"][stages.markers["flags_"] == 2].tolist()
     (timeline,) = ranges.timelines.values()
-    assert (len(timeline.at), len(timeline.innermost), len(timeline.depth)) == (14520, 14521, 14521)
+    assert (len(timeline.at), len(timeline.innermost)) == (14520, 14521)
     assert timeline.innermost[:3].tolist() == [NONE, 0, 1]
 
 
@@ -168,6 +168,24 @@ def test_forgotten_boundaries_leave_the_unknown_behind_and_keep_open_ranges() ->
     assert ranges.number.tolist() == [0, 2]
     assert ranges.rows(np.array([2, 0])).tolist() == [1, 0]
     assert ranges.timelines[A].innermost.tolist() == [UNKNOWN, 2, 0]
+
+
+def test_threads_that_are_gone_are_forgotten() -> None:
+    """A thread that has no open range and no recent boundary leaves nothing behind; the others stay."""
+    nesting = Nesting()
+    nesting.feed(boundaries((A, 1, 1), (A, 2, 1), (B, 3, 2), (B, 4, 3)))
+    nesting.forget(5)
+    ranges = nesting.ranges()
+    assert list(ranges.timelines) == [B]
+    assert ranges.number.tolist() == [1, 2]
+
+
+def test_few_old_boundaries_are_kept() -> None:
+    """Forgetting costs a pass over all, so it waits until a quarter is old."""
+    nesting = Nesting()
+    nesting.feed(boundaries((A, 1, 1), (A, 2, 1), *((A, 10 + i, 2 + i // 2) for i in range(8))))
+    nesting.forget(5)
+    assert len(nesting.ranges()) == 5
 
 
 def test_nothing_gives_nothing() -> None:

@@ -355,6 +355,15 @@ def test_root_whose_launches_have_several_ids_hands_on_none() -> None:
     assert [later.traces.key(row) for row in later.trace.tolist()] == [-1, 50, 60]
 
 
+def test_ranges_nested_beyond_measure_are_given_up_not_searched() -> None:
+    """A common range more than a few hundred levels up is unknown; one a few levels up is found."""
+    steps = [(A, 10 + 2 * i, 1) for i in range(2000)] + [(A, 10000 + 2 * i, -1) for i in range(2000)]
+    calls = anchors((2, 13, A), (5, 3001, A), (8, 9001, A), (11, 10005, A), (14, 13981, A))
+    found = attribute_launches(*[(i, 1, 20000) for i in (3, 6, 9, 12)], ranges=ranges_of(*steps), calls=calls)
+    assert found.range_number.tolist() == [NONE, 1495, 1996, NONE]
+    assert found.root.tolist() == [UNKNOWN, 0, 0, UNKNOWN]
+
+
 def test_no_ranges_is_no_stage_and_not_unknown() -> None:
     """A program without NVTX has nothing to be unknown about, even with two threads on one stream."""
     found = attribute_launches((1, 1, 5), (2, 1, 6), ranges=ranges_of(), calls=anchors((1, 1, A), (3, 2, B)))

@@ -16,7 +16,7 @@ from spanlite.agent.nesting import ranges_from_markers
 from spanlite.agent.ranges import OPEN_NS, UNKNOWN
 from spanlite.agent.recording import read_recording
 from spanlite.agent.traces import Attribution, attribute, stream_keys
-from spanlite.agent.tracker import Tracker
+from spanlite.agent.tracker import PATIENCE_NS, Tracker
 
 DATA = Path(__file__).parent.parent / "data" / "h200"
 FLUSHES = 12
@@ -138,6 +138,21 @@ def test_ids_that_wrap_go_on(serving: Activity) -> None:
     assert table[0, 0] > table[-1, 0]
     assert table[:, 1].tolist() == expected.stage.tolist()
     assert table[:, 3].tolist() == expected.external_id.tolist()
+
+
+def test_launches_wait_only_while_a_call_may_still_come(serving: Activity) -> None:
+    """Of the launches after the last recorded call those of the last 100 ms wait; where no call comes along, none."""
+    at = int(serving.apis["start"][-1])
+    quiet = replace(serving, kernels=serving.kernels[:0])
+    ids = quiet.synchronizations["correlation_id"].max() + np.array([1, 2], np.uint32)
+    launches = {"stream": np.ones(2, np.int64), "gpu_start_ns": np.array([at + 10**9, at + 10**9 + 2 * PATIENCE_NS])}
+    tracker = Tracker()
+    first = tracker.feed(quiet, ids, stream=launches["stream"], gpu_start_ns=launches["gpu_start_ns"])
+    assert first.attribution.stage_unknown.tolist() == [True, True]
+    assert first.attribution.waiting.tolist() == [False, True]
+    silent = replace(quiet, apis=quiet.apis[:0], markers=quiet.markers[:0])
+    second = tracker.feed(silent, ids, stream=launches["stream"], gpu_start_ns=launches["gpu_start_ns"])
+    assert second.attribution.waiting.tolist() == [False, False]
 
 
 def test_stamps_replace_markers_and_an_open_range_reaches_into_the_next_flush(serving: Activity) -> None:

@@ -26,7 +26,7 @@ _RANGE = np.dtype(
         ("doubtful", "?"),
     ]
 )
-_EVENT = np.dtype([("thread", "<u8"), ("time_ns", "<i8"), ("at", "<i8"), ("innermost", "<i8"), ("depth", "<i8")])
+_EVENT = np.dtype([("thread", "<u8"), ("time_ns", "<i8"), ("at", "<i8"), ("innermost", "<i8")])
 _Table = npt.NDArray[np.void]
 
 
@@ -35,8 +35,8 @@ class _Walked:
     """What one pass over boundaries found, by index of the boundary."""
 
     innermost: list[int] = field(default_factory=list)
-    depth: list[int] = field(default_factory=list)
-    parent: list[int] = field(default_factory=list)  # of openings only, as is root
+    depth: list[int] = field(default_factory=list)  # this and the next two of openings only
+    parent: list[int] = field(default_factory=list)
     root: list[int] = field(default_factory=list)
     closed: list[tuple[int, int, bool]] = field(default_factory=list)  # number, boundary, closed by an outer end
     unmatched: dict[int, int] = field(default_factory=dict)  # thread → the last boundary that ended the unseen
@@ -76,7 +76,7 @@ class Nesting:
         events["thread"] = boundaries.thread
         events["time_ns"] = boundaries.time_ns
         events["at"] = boundaries.time_ns if boundaries.correlation is None else boundaries.correlation
-        events["innermost"], events["depth"] = walked.innermost, walked.depth
+        events["innermost"] = walked.innermost
         self._open(boundaries, walked)
         numbers = self._close(boundaries, walked)
         self._hide(walked, events)
@@ -97,16 +97,20 @@ class Nesting:
         )
 
     def forget(self, before_ns: int) -> None:
-        """Drops boundaries before a time, and the ended ranges that only they need.
+        """Drops boundaries before a time, once there are many of them, and the ended ranges that only they need.
 
         Launches before it have an unknown stage from now on.
         """
         old = self._events["time_ns"] < before_ns
-        if not old.any():
+        if old.sum() * 4 <= len(old):  # now and then is enough
             return
-        for thread in self._stacks:
-            gone = np.flatnonzero(old & (self._events["thread"] == thread))
-            if gone.size:
+        for thread in list(self._stacks):
+            mine = np.flatnonzero(self._events["thread"] == thread)
+            gone = mine[old[mine]]
+            if gone.size == mine.size and not self._stacks[thread]:
+                del self._stacks[thread]  # threads come and go
+                self._first.pop(thread, None)
+            elif gone.size:
                 old[gone[-1]] = False  # the newest of them says what the thread was in from there on
                 self._first[thread] = UNKNOWN
         self._events = self._events[~old]
@@ -126,6 +130,7 @@ class Nesting:
             if opens:
                 number = self._next
                 self._next += 1
+                out.depth.append(len(stack))
                 out.parent.append(stack[-1] if stack else NONE)
                 stack.append(number)
                 out.root.append(stack[0] if thread & THREAD_MASK else NONE)
@@ -135,7 +140,6 @@ class Nesting:
             else:
                 self._end(thread, key, at, out)
             out.innermost.append(stack[-1] if stack else NONE)
-            out.depth.append(len(stack))
         return out
 
     def _end(self, thread: int, key: int, at: int, out: _Walked) -> None:
@@ -170,7 +174,7 @@ class Nesting:
         rows["end_ns"] = OPEN_NS
         rows["thread"] = boundaries.thread[opens]
         rows["name"] = boundaries.name[opens]
-        rows["depth"] = np.maximum(np.array(walked.depth, np.int64)[opens] - 1, 0)
+        rows["depth"] = walked.depth
         rows["parent"], rows["root"] = walked.parent, walked.root
         rows["nested"] = (rows["thread"] & np.uint64(THREAD_MASK)) != 0
         self._table = np.concatenate((self._table, rows))
@@ -198,7 +202,6 @@ class Nesting:
             # Later boundaries are never earlier; clamping keeps a clock that stepped back from breaking searches.
             at=np.maximum.accumulate(mine["at"]),
             innermost=np.concatenate((np.array([first], np.int64), mine["innermost"])),
-            depth=np.concatenate((np.zeros(1, np.int64), mine["depth"])),
         )
 
 

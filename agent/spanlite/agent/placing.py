@@ -8,10 +8,13 @@ import numpy as np
 
 from spanlite.agent.anchors import Anchors
 from spanlite.agent.boundaries import Bool, Int64
-from spanlite.agent.ranges import UNKNOWN, Timeline
+from spanlite.agent.ranges import UNKNOWN, Ranges, Timeline
 
 _NEVER = int(np.iinfo(np.int64).min)
 _EVER = int(np.iinfo(np.int64).max)
+
+_MAX_CLIMB = 512
+"""Steps up before a common range is given up as unknown: real ranges nest a few deep, made-up ones must not stall."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,9 @@ def place_by_id(correlation: Int64, timeline: Timeline) -> Placed:
     return Placed(timeline.innermost[segment], yes, yes, yes)
 
 
-def place_by_time(correlation: Int64, gpu_start_ns: Int64, *, anchors: Anchors, timeline: Timeline) -> Placed:
+def place_by_time(
+    correlation: Int64, gpu_start_ns: Int64, *, anchors: Anchors, timeline: Timeline, ranges: Ranges
+) -> Placed:
     """Places launches on a timeline of host times.
 
     A thread draws correlation ids in the order of its calls. So a launch lies between the anchors with the next
@@ -55,6 +60,7 @@ def place_by_time(correlation: Int64, gpu_start_ns: Int64, *, anchors: Anchors, 
         gpu_start_ns: shape (n,), start of the execution on the GPU in host ns.
         anchors: those of the same thread.
         timeline: that of the same thread.
+        ranges: those that the timeline names.
     """
     at = np.searchsorted(anchors.correlation, correlation, side="left")
     times = np.concatenate((anchors.time_ns, [_EVER]))
@@ -73,7 +79,7 @@ def place_by_time(correlation: Int64, gpu_start_ns: Int64, *, anchors: Anchors, 
     innermost = timeline.innermost[high]
     several = np.flatnonzero(low != high)
     if several.size:
-        innermost[several] = _enclosing(timeline, low[several], high[several])
+        innermost[several] = _enclosing(timeline.innermost[low[several]], innermost[several], ranges)
     return Placed(innermost, low == high, own, own | (at < len(anchors)))
 
 
@@ -87,30 +93,31 @@ def _starts_from(correlation: Int64, gpu_start_ns: Int64) -> Int64:
     return starts
 
 
-def _enclosing(timeline: Timeline, low: Int64, high: Int64) -> Int64:
-    """The deepest range that encloses all segments low..high, low < high: that of the shallowest segment.
+def _enclosing(low: Int64, high: Int64, ranges: Ranges) -> Int64:
+    """The deepest range around both of two: what is open at both ends of a stretch is open all along it.
 
-    Between two segments of one depth that lie in different ranges there is always a shallower one.
+    Args:
+        low, high: range numbers, NONE or UNKNOWN.
+        ranges: all ranges.
+
+    Returns:
+        Range numbers; UNKNOWN where the two have none in common.
     """
-    shallowest = _argmin_between(timeline.depth, low, high)
-    found: Int64 = timeline.innermost[shallowest]
-    found[timeline.depth[shallowest] == 0] = UNKNOWN
+    found = np.full(len(low), UNKNOWN, np.int64)
+    left = np.flatnonzero((low >= 0) & (high >= 0))
+    one, other = ranges.rows(low[left]), ranges.rows(high[left])
+    for _ in range(_MAX_CLIMB):
+        same = one == other
+        found[left[same]] = ranges.number[one[same]]
+        left, one, other = left[~same], one[~same], other[~same]
+        if not left.size:
+            break
+        up = ranges.depth[one] >= ranges.depth[other]
+        # The deeper of the two is not around the other one, so go on from its parent.
+        climbing = np.where(up, one, other)
+        parent = ranges.parent[climbing]
+        stay = parent >= 0
+        climbed = ranges.rows(parent[stay])
+        left, up = left[stay], up[stay]
+        one, other = np.where(up, climbed, one[stay]), np.where(up, other[stay], climbed)
     return found
-
-
-def _argmin_between(values: Int64, low: Int64, high: Int64) -> Int64:
-    """Index of the smallest of values[low..high], both included, by a sparse table."""
-    size = len(values)
-    rows = [values * size + np.arange(size)]
-    longest = int((high - low).max()) + 1
-    width = 1
-    while 2 * width <= longest:
-        last = rows[-1]
-        longer = last.copy()
-        np.minimum(last[: size - width], last[width:], out=longer[: size - width])
-        rows.append(longer)
-        width *= 2
-    level = np.frexp((high - low + 1).astype(np.float64))[1] - 1
-    table = np.stack(rows)
-    best = np.minimum(table[level, low], table[level, high + 1 - (1 << level.astype(np.int64))])
-    return np.asarray(best % size, np.int64)

@@ -26,12 +26,10 @@ class Timeline:
     Attributes:
         at: int64 of m, the boundaries in order: host ns, or correlation ids where ranges were stamped.
         innermost: int64 of m + 1, the innermost range of each segment, NONE or UNKNOWN.
-        depth: int64 of m + 1, how many ranges enclose each segment.
     """
 
     at: Int64
     innermost: Int64
-    depth: Int64
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,9 @@ def attribute(
             placed = place_by_id(correlation[mine], timeline)
         else:
             here = _of_thread(anchors, one, sole)
-            placed = place_by_time(correlation[mine], gpu_start_ns[mine], anchors=here, timeline=timeline)
+            placed = place_by_time(
+                correlation[mine], gpu_start_ns[mine], anchors=here, timeline=timeline, ranges=ranges
+            )
         status[mine] = _status(placed, ranges)
         innermost[mine] = placed.innermost
         waiting[mine] = ~placed.bounded & (status[mine] >= Status.UNKNOWN_STAGE)
