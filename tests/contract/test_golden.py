@@ -84,7 +84,7 @@ def test_the_first_version_s_header_decodes_to_the_values_it_was_made_of() -> No
 
 
 def test_encoding_the_same_columns_gives_the_same_body_bytes() -> None:
-    """The layout has not moved: today's encoder writes the old body to the byte (zstd's output may change, so it is not compared)."""
+    """The layout has not moved: today's encoder writes the old body to the byte; zstd's own output may change."""
     data = _GOLDEN.read_bytes()
     assert encode_body(decode_batch(data).columns, _FIRST) == _body(data)
 

@@ -1,3 +1,5 @@
+"""Integer columns as byte planes: lossless, narrowest, and checked before memory is taken."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 from spanlite.agent.tables import KernelTable
 from spanlite.contract.batch import Batch, Gpu
@@ -25,9 +27,13 @@ from spanlite.pipeline.points import points
 from spanlite.pipeline.series import SeriesRegistry
 from spanlite.runtime.clock import ManualClock
 
+SLICE = Path(__file__).parents[1] / "data" / "serve_slice.parquet"
 SESSION = 0x9E3779B97F4A7C15
 NO_TRACE = bytes(16)
 _MASK = (1 << 64) - 1
+
+
+LAUNCH = Launch(grid=(4, 2, 1), block=(128, 1, 1), registers_per_thread=32, active_warps=48, max_warps=64, limiter=3)
 
 
 class Span(NamedTuple):
@@ -41,7 +47,7 @@ class Span(NamedTuple):
     kind: int = Kind.KERNEL
     stage: str = ""
     gpu: str = "GPU-1"
-    bytes: int = 0
+    moved: int = 0
     weight: int = 1
     trace: bytes = NO_TRACE
 
@@ -59,7 +65,8 @@ class Span(NamedTuple):
         return Series(self.gpu, int(self.kind), self.kernel, f"{self.kernel}<full>", self.launch, self.stage)
 
 
-class Expected(NamedTuple):
+@dataclass(frozen=True)
+class Expected:
     """What a point must say; `exemplar` is trace, span id, duration, start of the longest span."""
 
     count: int
@@ -68,7 +75,7 @@ class Expected(NamedTuple):
     min_ns: int
     max_ns: int
     warp_ns: int
-    bytes: int
+    moved: int
     buckets: tuple[tuple[int, int], ...]
     exemplar: tuple[bytes, int, int, int]
 
@@ -76,7 +83,7 @@ class Expected(NamedTuple):
 Expectation = dict[tuple[int, Series], Expected]
 
 
-@lru_cache(maxsize=None)
+@cache
 def exact_bucket(duration_ns: int) -> int:
     """Smallest i with duration <= 2^(i/32) s, in whole numbers: d^32 <= 2^i * 10^288."""
     index = math.ceil(32 * math.log2(duration_ns / 1e9)) - 2
@@ -108,7 +115,7 @@ def _aggregate(group: Sequence[Span]) -> Expected:
         min_ns=min(span.duration_ns for span in group),
         max_ns=longest.duration_ns,
         warp_ns=sum_ns * group[0].launch.active_warps,
-        bytes=sum(span.bytes * span.weight for span in group),
+        moved=sum(span.moved * span.weight for span in group),
         buckets=tuple(sorted(buckets.items())),
         exemplar=(longest.trace, longest.span_id, longest.duration_ns, longest.start_ns),
     )
@@ -157,7 +164,7 @@ def make_batch(
             strings.setdefault(span.stage, len(strings)),
             -1 if span.trace == NO_TRACE else traces.setdefault(span.trace, len(traces)),
             span.row if span.kind == Kind.RANGE else -1,
-            span.bytes,
+            span.moved,
             span.weight,
         )
         for span in spans
@@ -204,6 +211,33 @@ def _trace_table(traces: dict[bytes, int]) -> Table:
     return table
 
 
+launches = st.sampled_from([LAUNCH, LAUNCH._replace(grid=(4, 2, 2)), LAUNCH._replace(active_warps=16), Launch()])
+
+
+@st.composite
+def span_lists(draw: st.DrawFn, most: int = 30) -> list[Span]:
+    """Rows of every kind, with few distinct values, so that groups, ties and window edges meet."""
+    rows = draw(
+        st.lists(
+            st.tuples(
+                st.sampled_from([-100, -1, 0, 1, 99, 100, 101, 250, 7 * 10**6]),
+                st.sampled_from([1, 2, 500, 500, 977, 10**9, 10**11]),
+                st.sampled_from(["gemm", "relu"]),
+                launches,
+                st.sampled_from([Kind.KERNEL, Kind.KERNEL, Kind.MEMCPY, Kind.RANGE]),
+                st.sampled_from(["", "prefill", "decode"]),
+                st.sampled_from(["", "GPU-1", "GPU-2"]),
+                st.integers(0, 4096),
+                st.sampled_from([1, 1, 3, 1000]),
+                st.sampled_from([bytes(16), b"trace-a.........", b"trace-b........."]),
+            ),
+            max_size=most,
+        )
+    )
+    spans = [Span(start, duration, row, *rest) for row, (start, duration, *rest) in enumerate(rows)]
+    return [span if span.kind == Kind.MEMCPY else span._replace(moved=0) for span in spans]
+
+
 def fold_all(batches: Iterable[Batch], width_ns: int) -> list[Point]:
     """Points of all windows, everything merged at once."""
     registry = SeriesRegistry()
@@ -219,5 +253,4 @@ def same_bits(left: Partial, right: Partial) -> bool:
 @pytest.fixture(scope="session")
 def recorded() -> list[Batch]:
     """20,000 executions of a recorded H200 serving run, in batches of at most 8,192."""
-    table = KernelTable(Path(__file__).parents[1] / "data" / "serve_slice.parquet")
-    return list(table.batches(ManualClock()))
+    return list(KernelTable(SLICE).batches(ManualClock()))

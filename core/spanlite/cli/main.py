@@ -9,9 +9,9 @@ import os
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, NoReturn, Protocol, cast
 
-from spanlite.contract.errors import SpanliteError
+from spanlite.contract.errors import SpanliteError, UsageError
 from spanlite.runtime import settings
 
 
@@ -61,16 +61,37 @@ def main(argv: list[str] | None = None) -> int:
         module = _load(chosen)
         args = _parser(chosen, module, config=_config(words)).parse_args(words)
         _configure_logging(args.verbose)
-        return module.run(args)
+        code = module.run(args)
+        sys.stdout.flush()  # here, where a failure can still be told
+        return code
     except SpanliteError as error:
-        print(f"spanlite: {error}", file=sys.stderr)
-        return error.exit_code
+        return _failed(error, error.exit_code)
     except KeyboardInterrupt:
-        print("spanlite: interrupted", file=sys.stderr)
-        return 130
+        return _failed("interrupted", 130)
     except BrokenPipeError:  # the reader of a pipe has left: not an error of ours
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
+    except OSError as error:
+        _discard_output()
+        return _failed(f"{error}; free what is missing and run it again", 1)
+
+
+def _failed(why: object, code: int) -> int:
+    """Says it in one line, whatever line ends a file's name or a library's message may hold."""
+    print(f"spanlite: {' '.join(str(why).split())}", file=sys.stderr)
+    return code
+
+
+def _discard_output() -> None:
+    """What is still buffered has nowhere to go; the interpreter would fail over it when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that leaves it to `main` to say what is wrong, in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see {self.prog} --help")
 
 
 def _load(name: str) -> Command:
@@ -85,7 +106,7 @@ def _load(name: str) -> Command:
 
 def _config(words: list[str]) -> Path | None:
     """The settings file, which must be known before the flags that it gives defaults to."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser = _Parser(prog="spanlite", add_help=False, allow_abbrev=False)
     parser.add_argument("--config", type=Path)
     known, _ = parser.parse_known_args(words)
     config: Path | None = known.config
@@ -95,7 +116,7 @@ def _config(words: list[str]) -> Path | None:
 def _parser(
     chosen: str | None = None, module: Command | None = None, *, config: Path | None = None
 ) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="spanlite",
         description="Continuous GPU kernel telemetry.",
         epilog=EXAMPLES,

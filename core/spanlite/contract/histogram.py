@@ -19,7 +19,7 @@ SCHEMA = 5
 PER_OCTAVE = 1 << SCHEMA
 LOWEST_INDEX = -30 * PER_OCTAVE
 """Bucket of 1 ns: 2^-30 s = 0.93 ns lies below it."""
-_OCTAVES = 63
+_OCTAVES = 64
 _CELL_BITS = 8
 """Mantissa bits of the look-up table; 256 cells an octave against 32 buckets: no cell holds two bounds."""
 

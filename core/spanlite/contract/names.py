@@ -16,6 +16,12 @@ ID_CHARS = 96
 """Longest id."""
 NAME_BYTES = 64 << 10
 """Longest full name that is kept; a longer one is cut and ends in a hash of the whole."""
+_DEMANGLED_CHARS = 4096
+_REFERENCES = 32
+"""Most back references of a name that is demangled: 16 doublings, a few megabytes at the worst."""
+_REFERENCE = re.compile(r"S[0-9A-Z]*_|T[0-9]*_")
+_MANGLED_PREFIX = re.compile(r"_Z(?:N[rVK]*)?(?:St)?")
+_LENGTH = re.compile(r"[0-9]{1,4}")
 _PLAIN = re.compile(r"[A-Za-z0-9_.$:~@-]+")
 _BUILD_HASH = re.compile(r"(_GLOBAL__N__)[0-9a-f]{8}(_\d+_.+?_)[0-9a-f]{8}")
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::")
@@ -33,8 +39,14 @@ def clean_text(text: str) -> str:
 
 @lru_cache(maxsize=16384)
 def demangle(name: str) -> str:
-    """The name as C++ programmers write it; the name itself where it is not a mangled one (C, Triton, a range)."""
-    return _demangler()(name) if name.startswith("_Z") else name
+    """The name as C++ programmers write it; the name itself where it is not a mangled one (C, Triton, a range).
+
+    Mangled names that could harm stay mangled, too: demanglers recurse, so that a long one overflows the stack, and
+    each pair of back references can double the output, so that 300 characters make gigabytes.
+    """
+    if not name.startswith("_Z") or len(name) > _DEMANGLED_CHARS:
+        return name
+    return name if len(_REFERENCE.findall(name)) > _REFERENCES else _demangler()(name)
 
 
 @lru_cache(maxsize=1)
@@ -65,7 +77,9 @@ def kernel_id(name: str) -> str:
     """Bounded id of a kernel by its full name; ASCII, at most ID_CHARS long."""
     if len(name) <= ID_CHARS and not name.startswith("_Z") and _PLAIN.fullmatch(name):
         return name
-    short = _UNSAFE.sub("?", _function_name(_ANONYMOUS.sub("", demangle(name))))
+    pretty = demangle(name)
+    function = _mangled_function(name) if pretty == name else _function_name(_ANONYMOUS.sub("", pretty))
+    short = _UNSAFE.sub("?", function)
     stable = _BUILD_HASH.sub(r"\g<1>\g<2>", name)
     return f"{short[: ID_CHARS - 9]}#{_hash(stable)}"
 
@@ -97,6 +111,21 @@ def _function_name(pretty: str) -> str:
             break
     words = "".join(kept).split()
     return words[-1] if words else "kernel"
+
+
+def _mangled_function(name: str) -> str:
+    """`ns::f` of `_ZN2ns1fIiEEvT_`, read without a demangler: plain names up to the first template argument."""
+    prefix = _MANGLED_PREFIX.match(name)
+    if not prefix:
+        return _function_name(name)
+    parts: list[str] = []
+    at = prefix.end()
+    while (length := _LENGTH.match(name, at)) and sum(map(len, parts)) < ID_CHARS:
+        at = length.end() + int(length.group())
+        part = name[length.end() : at]
+        if not part.startswith("_GLOBAL__N_"):
+            parts.append(part)
+    return "::".join(parts) or name
 
 
 def _hash(text: str) -> str:

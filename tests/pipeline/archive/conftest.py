@@ -18,6 +18,8 @@ PRODUCER = bytes(range(16))
 SESSION = 0xFEDC_BA98_7654_3210
 BATCH_ROWS = 4000
 TRACE_ROWS = 500
+CONFIG_FIELDS = tuple(CONFIG.fields or ())
+LAUNCH_FIELDS = CONFIG_FIELDS[2:]
 Facts = dict[str, list[Any]]
 
 
@@ -29,7 +31,7 @@ def _batch(table: Any, number: int) -> Batch:
     strings = ("", "prefill", "decode", "request", *dict.fromkeys(names))
     configs = np.zeros(kernels + 1, dtype=CONFIG)
     for name in part.column_names:
-        if name in CONFIG.names[2:]:
+        if name in LAUNCH_FIELDS:
             configs[name][:-1] = part[name].to_numpy()
     configs["kernel"][:-1] = configs["name"][:-1] = [strings.index(name) for name in names]
     configs["active_warps"][:-1], configs["max_warps"][:-1], configs["limiter"][:-1] = 48, 64, 3
@@ -81,7 +83,7 @@ def facts_of(batch: Batch) -> Facts:
     facts["rest"] = [(dict(batch.resource), batch.gpus, batch.clock, batch.sampling)]
     for name in ("start_ns", "duration_ns", "kind", "parent", "range_number", "correlation", "bytes", "weight"):
         facts[name] = getattr(columns, name).tolist()
-    for name in CONFIG.names:
+    for name in CONFIG_FIELDS:
         values = columns.configs[name][columns.config].tolist()
         facts[name] = [columns.strings[value] for value in values] if name in ("kernel", "name") else values
     facts["place"] = columns.places[columns.place].tolist()

@@ -50,6 +50,19 @@ def test_tables_are_cut_to_what_a_batch_uses(tmp_path: Path, batches: list[Batch
         assert len(encode_batch(after)) <= len(encode_batch(before))
 
 
+def test_a_trace_whose_start_is_told_late_stays_one(tmp_path: Path, batches: list[Batch], facts: FactsOf) -> None:
+    """Two batches know the trace, one of them not its start: two entries, one id, one place, and both come back."""
+    told, other = batches[0], batches[1]
+    traces = told.columns.traces.copy()
+    traces["start_ns"] = 0
+    early = replace(told, columns=replace(told.columns, traces=traces))
+    late = replace(other, columns=replace(other.columns, traces=told.columns.traces))
+    write_batches(tmp_path, [early, late])
+    (path,) = tmp_path.rglob("*.parquet")
+    assert len(set(pq.read_table(path, columns=["trace_id"], partitioning=None)["trace_id"].to_pylist())) == 8
+    assert [facts(batch) for batch in read_batches(tmp_path)] == [facts(early), facts(late)]
+
+
 def test_a_small_window_gives_the_same_batches(tmp_path: Path, batches: list[Batch], facts: FactsOf) -> None:
     """How many rows are held at a time does not change what comes."""
     write_batches(tmp_path, batches, buckets=2)

@@ -28,10 +28,14 @@ def files(root: Path) -> list[Path]:
     return sorted(root.rglob("*.parquet"))
 
 
-def duck(root: Path, query: str) -> list[Any]:
-    return duckdb.sql(
-        query.replace("ARCHIVE", f"read_parquet('{root}/**/*.parquet', hive_partitioning=true)")
-    ).fetchall()
+def duck(root: Path, query: str, macros: str = "") -> list[Any]:
+    """Rows of a query over the view `spans`."""
+    with duckdb.connect() as connection:
+        connection.execute(macros)
+        files = connection.read_parquet(f"{root}/**/*.parquet", hive_partitioning=True)
+        files.create_view("spans")
+        rows: list[Any] = connection.sql(query).fetchall()
+        return rows
 
 
 def test_duckdb_reads_every_span_with_its_values(tmp_path: Path, batches: list[Batch]) -> None:
@@ -39,18 +43,19 @@ def test_duckdb_reads_every_span_with_its_values(tmp_path: Path, batches: list[B
     write_batches(tmp_path, batches)
     total = sum(int(batch.columns.duration_ns.sum()) for batch in batches)
     query = (
-        "select count(*), sum(duration_ns), min(date)::text, min(hour), count(distinct (session, span_id)) from ARCHIVE"
+        "select count(*), sum(duration_ns), min(date)::text, min(hour), count(distinct (session, span_id)) from spans"
     )
     first = np.datetime64(int(batches[0].columns.start_ns.min()), "ns")
     assert duck(tmp_path, query) == [(20040, total, str(first)[:10], int(str(first)[11:13]), 20040)]
-    query = "select gpu_uuid, occupancy_limiter, theoretical_occupancy, host, pid, pod, count(*) from ARCHIVE where kind = 'kernel' group by all"
+    query = """select gpu_uuid, occupancy_limiter, theoretical_occupancy, host, pid, pod, count(*)
+        from spans where kind = 'kernel' group by all"""
     assert duck(tmp_path, query) == [("GPU-11112222", "registers", 0.75, "node-1", "4711", None, 20000)]
 
 
 def test_every_parent_is_found_by_joining_in_sql(tmp_path: Path, batches: list[Batch]) -> None:
     """All 20,000 kernels find the range that they name, by session and un-mixed id, in the same trace."""
     write_batches(tmp_path, batches)
-    query = """select count(*) from ARCHIVE child join ARCHIVE parent
+    query = """select count(*) from spans child join spans parent
         on child.session = parent.session and child.parent_span_id = parent.span_id and child.trace_id = parent.trace_id
         where parent.kind = 'range' and child.kind = 'kernel'"""
     assert duck(tmp_path, query) == [(20000,)]
@@ -61,12 +66,25 @@ def test_documented_macro_gives_the_ids_of_the_wire(tmp_path: Path, batches: lis
     write_batches(tmp_path, batches)
     page = (Path(__file__).parents[3] / "docs" / "archive.md").read_text()
     macros = page[page.index("create macro") :]
-    connection = duckdb.connect()
-    connection.execute(macros[: macros.index("```")])
-    rows = connection.sql(
-        f"select wire_id(session, span_id) from read_parquet('{tmp_path}/**/*.parquet') order by session_row"
-    ).fetchall()
+    query = "select wire_id(session, span_id) from spans order by session_row"
+    rows = duck(tmp_path, query, macros[: macros.index("```")])
     assert [row[0] for row in rows] == [int(value) for batch in batches for value in batch.span_ids]
+
+
+def test_documented_queries_run(tmp_path: Path, batches: list[Batch]) -> None:
+    """Each statement of the page's first SQL block gives rows on a real archive."""
+    write_batches(tmp_path, batches)
+    page = (Path(__file__).parents[3] / "docs" / "archive.md").read_text()
+    block = page.split("```sql")[1].split("```")[0].replace("'archive/", f"'{tmp_path}/")
+    ((hour,),) = duck(tmp_path, "select distinct hour from spans")
+    block = block.replace("hour = 13", f"hour = {hour}")
+    view, *queries = [statement for statement in block.split(";") if statement.strip()]
+    with duckdb.connect() as connection:
+        connection.execute(view)
+        kernels, stages, request = (connection.sql(query).fetchall() for query in queries)
+    assert len(kernels) == 20
+    assert {row[0] for row in stages} == {"prefill", "decode"}
+    assert len(request) == 500
 
 
 def test_rows_are_sorted_by_trace_start_trace_and_start(tmp_path: Path, batches: list[Batch]) -> None:
@@ -84,7 +102,7 @@ def test_a_repeated_write_replaces_itself(tmp_path: Path, batches: list[Batch]) 
     before = files(tmp_path)
     write_batches(tmp_path, batches[::-1])
     assert files(tmp_path) == before
-    assert duck(tmp_path, "select count(*) from ARCHIVE") == [(20040,)]
+    assert duck(tmp_path, "select count(*) from spans") == [(20040,)]
 
 
 def test_a_batch_added_twice_is_written_once(tmp_path: Path, batches: list[Batch]) -> None:
@@ -116,7 +134,8 @@ def test_a_trace_is_never_split_over_hours(tmp_path: Path, batches: list[Batch])
 def test_a_trace_lies_in_one_bucket(tmp_path: Path, batches: list[Batch]) -> None:
     """With four buckets, all are used and no trace is in two of them; nothing is lost."""
     write_batches(tmp_path, batches, buckets=4)
-    query = "select count(distinct bucket), count(distinct trace_id), count(distinct (bucket, trace_id)), count(*) from ARCHIVE"
+    query = """select count(distinct bucket), count(distinct trace_id), count(distinct (bucket, trace_id)), count(*)
+        from spans"""
     assert duck(tmp_path, query) == [(4, 40, 40, 20040)]
 
 
@@ -184,7 +203,7 @@ def test_a_failed_write_leaves_no_trace_and_can_be_repeated(
             writer.flush()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     assert len(writer.flush()) == 1
-    assert duck(tmp_path, "select count(*) from ARCHIVE") == [(4008,)]
+    assert duck(tmp_path, "select count(*) from spans") == [(4008,)]
 
 
 _KILLED = """
@@ -214,11 +233,11 @@ def test_a_killed_writer_leaves_whole_files_only(tmp_path: Path, batches: list[B
         [sys.executable, "-c", _KILLED, source, root], env={"PYTHONPATH": ":".join(sys.path)}, check=False
     )
     assert child.returncode == -signal.SIGKILL
-    assert duck(root, "select count(*) from ARCHIVE") == [(4008,)]
+    assert duck(root, "select count(*) from spans") == [(4008,)]
     assert len(list(root.rglob(".*.tmp"))) == 1
     for batch in batches[:2]:
         write_batches(root, [batch])
-    assert duck(root, "select count(*) from ARCHIVE") == [(8016,)]
+    assert duck(root, "select count(*) from spans") == [(8016,)]
     assert list(root.rglob(".*.tmp")) == []
 
 
@@ -229,7 +248,7 @@ def test_long_and_hostile_names_are_stored_once_per_file(tmp_path: Path, batches
     at = columns.strings.index(columns.strings[columns.configs["name"][0]])
     strings = tuple(name if index == at else text for index, text in enumerate(columns.strings))
     write_batches(tmp_path, [replace(batches[0], columns=replace(columns, strings=strings))])
-    assert (name,) in duck(tmp_path, "select distinct name from ARCHIVE")
+    assert (name,) in duck(tmp_path, "select distinct name from spans")
     assert sum(path.stat().st_size for path in files(tmp_path)) < 200_000
 
 
@@ -267,5 +286,6 @@ def test_an_archive_of_neutral_rows_can_be_written(
         ),
     )
     write_batches(tmp_path, [replace(batches[0], columns=plain, gpus=(), resource={})])
-    query = "select distinct stage, trace_id, parent_span_id, gpu_uuid, theoretical_occupancy, occupancy_limiter, host from ARCHIVE"
+    query = """select distinct stage, trace_id, parent_span_id, gpu_uuid, theoretical_occupancy, occupancy_limiter, host
+        from spans"""
     assert duck(tmp_path, query) == [(None,) * 7]

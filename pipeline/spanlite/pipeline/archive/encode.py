@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from spanlite.contract.batch import Batch, Gpu
 from spanlite.contract.columns import Int64, config_occupancy
 from spanlite.contract.ids import RANGE_BIT
-from spanlite.pipeline.archive.rows import Rows, gpu_fields
+from spanlite.pipeline.archive.rows import Rows, distinct, gpu_fields
 from spanlite.pipeline.archive.schema import (
     COLUMNS,
     KIND_NAMES,
@@ -143,9 +143,10 @@ class Encoder:
     def _trace_values(self, column: Column) -> _Values:
         traces = self._rows.traces
         if column.name == "trace_id":
-            codes = np.arange(len(traces) + 1, dtype=np.int32)
-            codes[-1] = -1
-            return pa.array([entry.tobytes() for entry in traces["id"]], pa.binary(16)), codes
+            codes, first = distinct(traces["id"])  # one id may have several entries: its start was not known at first
+            ids = np.ascontiguousarray(traces["id"][first])
+            values = pa.Array.from_buffers(pa.binary(16), len(ids), [None, pa.py_buffer(ids)])
+            return values, np.append(codes, np.int32(-1))
         field = "start_ns" if column.name == "trace_start_ns" else "remote_parent"
         return np.append(traces[field], traces[field].dtype.type(0)), None
 

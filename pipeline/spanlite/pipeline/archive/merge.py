@@ -145,8 +145,9 @@ class Merge:
             again[1:] &= ordered[1:] == ordered[:-1]
         self.rows_in += len(order)
         self.duplicates += int(again.sum())
-        chosen = table.take(pa.array(order[~again]))
-        return pa.Table.from_arrays(chosen.columns, schema=file_schema())
+        if again.any() or bool((np.diff(order) < 0).any()):  # rows of files that follow each other stand in order
+            table = table.take(pa.array(order[~again]))
+        return pa.Table.from_arrays(table.columns, schema=file_schema())
 
 
 def _one_dictionary(table: Any) -> Any:
