@@ -19,10 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 _ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(_ROOT / part) for part in ("proto", "core", "agent", "pipeline", "benchmarks")]
+sys.path.insert(0, str(_ROOT))
 
-from _table import Figure, best_s, json_path, show  # noqa: E402 - the source roots come first
-
+from benchmarks._table import Figure, best_s, json_path, show  # noqa: E402 - run as a script, its folder is the path
 from spanlite.agent.tables import KernelTable  # noqa: E402
 from spanlite.contract.batch import Batch  # noqa: E402
 from spanlite.contract.codec import decode_batch, encode_batch  # noqa: E402
@@ -80,7 +79,7 @@ def check(path: Path, made: list[Point]) -> dict[str, Figure]:
     grouped = table.group_by(keys).aggregate([("duration_ns", "list")])
     names = zip(*(grouped[name].to_pylist() for name in keys), strict=True)
     by_key = {_key(point, columns): point for point in made}
-    wrong, sum_error, quantile_error = len(by_key) != len(made), 0.0, 0.0
+    wrong, sum_error, quantile_error = len(made) - len(by_key), 0.0, 0.0
     for key, durations in zip(names, grouped["duration_ns_list"].combine_chunks(), strict=True):
         exact = np.sort(durations.values.to_numpy())
         point = by_key.pop(key)
@@ -91,14 +90,14 @@ def check(path: Path, made: list[Point]) -> dict[str, Figure]:
             exact[-1],
             _exact_buckets(exact),
         )
-        wrong += not same
+        wrong += int(not same)
         sum_error = max(sum_error, abs(point.sum_ns / exact.astype(np.float64).sum() - 1))
         for q in QUANTILES:
             value = exact[max(math.ceil(q * len(exact)), 1) - 1]
             quantile_error = max(quantile_error, abs(point.quantile_ns(q) / value - 1))
     return {
         "series": len(made),
-        "series that differ": int(wrong) + len(by_key),
+        "series that differ": wrong + len(by_key),
         "rel. error of sums": sum_error,
         "worst quantile error %": 100 * quantile_error,
     }

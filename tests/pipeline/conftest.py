@@ -1,7 +1,6 @@
 """Spans as plain rows, batches made of them, and a brute force in Python's whole numbers to judge the fold by.
 
-The brute force shares no code with the pipeline: it goes span by span, finds buckets by raising whole numbers to the
-32nd power, and mixes span ids with its own arithmetic.
+The brute force shares no code with the pipeline: span by span, with its own buckets and span ids.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from spanlite.runtime.clock import ManualClock
 SLICE = Path(__file__).parents[1] / "data" / "serve_slice.parquet"
 SESSION = 0x9E3779B97F4A7C15
 NO_TRACE = bytes(16)
-_MASK = (1 << 64) - 1
 
 
 LAUNCH = Launch(grid=(4, 2, 1), block=(128, 1, 1), registers_per_thread=32, active_warps=48, max_warps=64, limiter=3)
@@ -55,8 +53,8 @@ class Span(NamedTuple):
     def span_id(self) -> int:
         """SplitMix64's finaliser of session xor row."""
         x = SESSION ^ self.row
-        x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-        x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+        x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+        x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) % 2**64
         return x ^ (x >> 31)
 
     @property
@@ -129,12 +127,8 @@ def plain(made: Iterable[Point]) -> Expectation:
         assert key not in found
         assert point.exemplar is not None
         buckets = tuple(zip(point.bucket_index.tolist(), point.bucket_count.tolist(), strict=True))
-        exemplar = (
-            point.exemplar.trace_id,
-            point.exemplar.span_id,
-            point.exemplar.duration_ns,
-            point.exemplar.start_ns,
-        )
+        longest = point.exemplar
+        exemplar = (longest.trace_id, longest.span_id, longest.duration_ns, longest.start_ns)
         sums = (point.count, point.spans, point.sum_ns, point.min_ns, point.max_ns, point.warp_ns, point.bytes)
         found[key] = Expected(*sums, buckets, exemplar)
     return found
@@ -153,7 +147,7 @@ def make_batch(
     gpus: dict[str, int] = {"": 0, "GPU-unused": 1}
     traces: dict[bytes, int] = {b"unused trace....": 0}
     first = spans[0].row if spans else 0
-    assert [span.row for span in spans] == list(range(first, first + len(spans)))
+    assert all(span.row == first + at for at, span in enumerate(spans))
     rows = [
         (
             span.start_ns,
@@ -246,7 +240,7 @@ def fold_all(batches: Iterable[Batch], width_ns: int) -> list[Point]:
 
 def same_bits(left: Partial, right: Partial) -> bool:
     """Whether two partials agree in every column and dtype."""
-    pairs: list[tuple[Any, Any]] = [(getattr(left, name), getattr(right, name)) for name in Partial.__slots__]
+    pairs = ((getattr(left, name), getattr(right, name)) for name in Partial.__slots__)
     return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
 
 

@@ -191,6 +191,15 @@ def test_ranges_are_left_out_and_shift_no_id() -> None:
     assert point.exemplar.span_id == spans[3].span_id
 
 
+@pytest.mark.parametrize("earlier", [0, 1, 2])
+def test_of_equally_long_spans_the_earliest_is_the_exemplar(earlier: int) -> None:
+    """Within a batch a tie goes to the first start, whatever the rows' order and ids."""
+    spans = [Span(5 if row == earlier else 7, 500, row) for row in range(3)]
+    (point,) = fold_all([make_batch(spans)], 100)
+    assert point.exemplar is not None
+    assert (point.exemplar.span_id, point.exemplar.start_ns) == (spans[earlier].span_id, 5)
+
+
 def test_a_batch_of_ranges_or_of_nothing_has_no_rows() -> None:
     """Batches without GPU work fold to nothing and name no series."""
     registry = SeriesRegistry()

@@ -60,7 +60,10 @@ def unwrap(correlation: npt.NDArray[np.integer], reference: int) -> Int64:
         reference: an unwrapped id at most 2^31 launches away from all of them.
     """
     ids = correlation.astype(np.int64)
-    return np.asarray((ids - (reference - (_WRAP >> 1))) % _WRAP + (reference - (_WRAP >> 1)), np.int64)
+    ids -= reference - (_WRAP >> 1)
+    ids &= _WRAP - 1  # the remainder of a division, which takes ten times as long
+    ids += reference - (_WRAP >> 1)
+    return ids
 
 
 def anchors_of(activity: Activity, reference: int = AS_RECORDED) -> Anchors:
@@ -104,7 +107,7 @@ def externals_of(activity: Activity, reference: int = AS_RECORDED) -> Externals:
     correlation = unwrap(records["correlation_id"], reference)
     external_id = records["external_id"].astype(np.uint64)
     if correlation.size > 1 and not (correlation[1:] > correlation[:-1]).all():
-        rank = _PREFERENCE[np.minimum(records["external_kind"].astype(np.int64), 5)]
+        rank = _PREFERENCE[np.clip(records["external_kind"].astype(np.int64), 0, 5)]
         order = np.lexsort((np.arange(rank.size), rank, correlation))
         last = np.concatenate((np.diff(correlation[order]) > 0, [True]))
         order = order[last]

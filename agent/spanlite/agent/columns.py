@@ -101,6 +101,7 @@ def compact(columns: SpanColumns) -> SpanColumns:
     for index in (configs["kernel"], configs["name"], columns.stage):
         used[index] = True
     renumber = np.cumsum(used, dtype=np.int32) - np.int32(1)
+    configs = configs.copy()
     configs["kernel"], configs["name"] = renumber[configs["kernel"]], renumber[configs["name"]]
     return replace(
         columns,
@@ -118,11 +119,13 @@ def compact(columns: SpanColumns) -> SpanColumns:
 
 
 def _used(table: Table, index: Int32, *, keep: int = 0) -> tuple[Table, Int32]:
-    """A copy of the used entries (the first `keep` always), and the index into it; -1 stays -1."""
+    """The used entries (the first `keep` always), and the index into them; -1 stays -1."""
     used = np.zeros(len(table) + 1, dtype=bool)
     used[index] = True  # -1 marks the place after the end
     used[-1] = False
     used[:keep] = True
+    if used[:-1].all():
+        return table, index
     renumber = np.cumsum(used, dtype=np.int32) - np.int32(1)
     renumber[-1] = -1
     return table[used[:-1]], renumber[index]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from threading import Lock
 
 from spanlite.contract import catalogue
+
+_DROPPED = re.compile("dropped[.]([a-z][a-z_]{0,31})")
+_COUNT = re.compile("[0-9]{1,18}")
 
 
 class AgentCounts:
@@ -27,6 +31,18 @@ class AgentCounts:
                 self._plain[metric.name] += amount
             else:
                 self._labelled.setdefault(metric.name, Counter())[label] += amount
+
+    def add_told(self, said: Mapping[str, str]) -> None:
+        """Spans that never came, as a STATS frame tells: what others dropped counts as received and dropped.
+
+        Args:
+            said: `dropped.REASON` → how many; whatever else stands there is passed over.
+        """
+        for key, value in said.items():
+            dropped = _DROPPED.fullmatch(key)
+            if dropped and _COUNT.fullmatch(value) and int(value):
+                self.add(catalogue.AGENT_SPANS_RECEIVED, int(value))
+                self.add(catalogue.AGENT_SPANS_DROPPED, int(value), dropped[1])
 
     def value(self, metric: catalogue.MetricSpec, label: str | None = None) -> int:
         """What a counter stands at; without a label the sum over its labels."""

@@ -11,6 +11,7 @@ from spanlite.agent.activity import decode
 from spanlite.agent.frames import Clock as ClockReading
 from spanlite.agent.frames import Frame, pack_clock, pack_frame, pack_names, pack_text
 from spanlite.agent.recording import Recording, chunks
+from spanlite.contract.names import clean_text
 from spanlite.runtime.clock import Clock
 
 BUFFER_BYTES = 1 << 20
@@ -80,7 +81,7 @@ def feed(
         writer.send(
             Frame.CLOCK, pack_clock(ClockReading(recording.cupti_ts, (before + after) // 2, (after - before) // 2))
         )
-        writer.send(Frame.NAMES, pack_names(recording.names))
+        writer.send(Frame.NAMES, pack_names({at: clean_text(name) for at, name in recording.names.items()}))
         sent = 0
         for piece in _paced(recording, clock, speed):
             writer.send(Frame.BUFFER, piece)

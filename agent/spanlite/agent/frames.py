@@ -9,13 +9,14 @@ Every frame is a 16-byte little-endian header and its payload:
     length   u32      bytes of payload
     sequence u32      0, 1, 2, … of this connection: a gap is a loss
 
-Payloads: HELLO, STATS and BYE are `key=value` lines in UTF-8. NAMES is a run of (u64 pointer, u32 length, bytes).
-BUFFER is one CUPTI activity buffer as it came. RANGES is a run of 32-byte boundary stamps (STAMP). CLOCK is one
-reading of both clocks (i64 CUPTI ns, i64 Unix ns, u32 uncertainty ns).
+Payloads: HELLO, STATS and BYE are `key=value` lines in UTF-8, each ended by a line feed. NAMES is a run of (u64
+pointer, u32 length, bytes). BUFFER is one CUPTI activity buffer as it came. RANGES is a run of 32-byte boundary stamps
+(STAMP). CLOCK is one reading of both clocks (i64 CUPTI ns, i64 Unix ns, u32 uncertainty ns).
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
@@ -32,6 +33,10 @@ HEADER = struct.Struct("<4sBBHII")
 MOST_BYTES = 64 << 20
 """Longest payload that is accepted; CUPTI buffers are 8 MiB at most in practice."""
 _NAME = struct.Struct("<QI")
+_ESCAPES = {"\\": r"\\", "\n": r"\n"}
+_UNESCAPED = {written: char for char, written in _ESCAPES.items()}
+_ESCAPED = re.compile(r"[\\\n]")
+_ESCAPE = re.compile(r"\\.?")
 _CLOCK = struct.Struct("<qqI")
 STAMP = np.dtype([("thread", "<u8"), ("name", "<u8"), ("time_ns", "<i8"), ("correlation", "<u4"), ("delta", "<i4")])
 """A range boundary: thread, name pointer (0 at a pop), time, last correlation id before it, +1 push or -1 pop."""
@@ -89,9 +94,9 @@ def unpack_header(data: bytes) -> Header:
 
 
 def pack_text(values: Mapping[str, str]) -> bytes:
-    """`key=value` lines; line ends and backslashes in values are escaped."""
-    lines = (f"{key}={value.encode('unicode_escape').decode('ascii')}\n" for key, value in values.items())
-    return "".join(lines).encode("ascii")
+    """`key=value` lines; in values a backslash is written `\\\\`, a line feed `\\n`."""
+    lines = (f"{key}={_ESCAPED.sub(lambda found: _ESCAPES[found[0]], value)}\n" for key, value in values.items())
+    return "".join(lines).encode("utf-8", "replace")
 
 
 def unpack_text(payload: bytes) -> dict[str, str]:
@@ -102,14 +107,23 @@ def unpack_text(payload: bytes) -> dict[str, str]:
     """
     values: dict[str, str] = {}
     try:
-        for line in payload.decode("ascii").splitlines():
-            key, equals, value = line.partition("=")
-            if not equals:
-                raise FrameError("text", f"a line without '=': {line[:80]!r}")
-            values[key] = value.encode("ascii").decode("unicode_escape")
+        *lines, rest = payload.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise FrameError("text", str(error)) from error
+        raise FrameError("text", f"the payload is no UTF-8 ({error})") from error
+    if rest:
+        raise FrameError("text", f"the last line does not end: {rest[:80]!r}")
+    for line in lines:
+        key, equals, value = line.partition("=")
+        if not equals:
+            raise FrameError("text", f"a line without '=': {line[:80]!r}")
+        values[key] = _ESCAPE.sub(_unescaped, value)
     return values
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    if found[0] not in _UNESCAPED:
+        raise FrameError("text", f"{found[0]!r} in a value: a backslash stands before n or another backslash only")
+    return _UNESCAPED[found[0]]
 
 
 def pack_names(names: Mapping[int, str]) -> bytes:

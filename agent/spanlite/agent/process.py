@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,22 +15,24 @@ from spanlite.agent.columns import RangeRows, in_start_order, with_ranges
 from spanlite.agent.counts import AgentCounts
 from spanlite.agent.frames import STAMP, Frame, Header, unpack_clock, unpack_names, unpack_stamps, unpack_text
 from spanlite.agent.frames import Clock as ClockReading
+from spanlite.agent.hello import read_hello
 from spanlite.agent.launches import Launches, Strings, config_table, node_table, place_table
 from spanlite.agent.layouts import Layout, layout_for
-from spanlite.agent.ranges import NONE, UNKNOWN
+from spanlite.agent.ranges import UNKNOWN
+from spanlite.agent.traceids import TraceIds
 from spanlite.agent.traces import stream_keys
-from spanlite.agent.tracetable import Traces
 from spanlite.agent.tracker import Step, Tracker
+from spanlite.agent.validate import validate
 from spanlite.agent.work import launches_of, name_of
 from spanlite.contract import catalogue
-from spanlite.contract.batch import Batch, ClockAnchor, Gpu
-from spanlite.contract.columns import TRACE, UNKNOWN_STAGE, Int32, Int64, SpanColumns, Table, make_columns
+from spanlite.contract.batch import Batch, ClockAnchor
+from spanlite.contract.columns import UNKNOWN_STAGE, Int32, Int64, SpanColumns, Table, UInt64, make_columns
 from spanlite.contract.errors import FrameError
-from spanlite.contract.ids import derived_trace_id
 from spanlite.contract.names import clean_text
 from spanlite.runtime.clock import Clock
 
-_GPU_NUMBERS = ("compute_major", "compute_minor", "multiprocessors")
+_MOST_STAMPS = 1 << 16
+"""Stamps that wait for the launches between them, at most."""
 
 
 class TracedProcess:
@@ -48,6 +50,7 @@ class TracedProcess:
         self._names: dict[int, str] = {}
         self._tracker = Tracker()
         self._held: Launches | None = None
+        self._trace_ids = TraceIds(batcher.session)
         self._stamps: list[Table] = []
         self._stamped = False
         self._process_now: ClockReading | None = None
@@ -58,30 +61,25 @@ class TracedProcess:
     def from_hello(cls, header: Header, payload: bytes, pid: int, clock: Clock, counts: AgentCounts) -> TracedProcess:
         """A process by its first frame.
 
+        Args:
+            pid: as the kernel says it; inside a container a process knows another number.
+
         Raises:
             FrameError: the first frame is no HELLO, or lacks a value.
             LayoutError: its CUPTI version is not known, or its record sizes contradict it.
         """
         if header.type != Frame.HELLO:
             raise FrameError("hello", f"the first frame is {header.type.name}, not HELLO")
-        said = unpack_text(payload)
-        try:
-            version = int(said["cupti_version"])
-            sizes = {int(key.removeprefix("size.")): int(said[key]) for key in said if key.startswith("size.")}
-            session = int(said["session"], 16)
-            gpus = _gpus(said)
-        except (KeyError, ValueError) as error:
-            raise FrameError("hello", f"HELLO lacks a value or holds a bad one: {error}") from error
-        resource = {key.removeprefix("resource."): said[key] for key in said if key.startswith("resource.")}
+        said = read_hello(payload)
         resource = {
-            "process.pid": str(pid),
-            "cupti.version": str(version),
+            "cupti.version": str(said.cupti_version),
             "host.name": os.uname().nodename,
-            **resource,
+            **said.resource,
+            "process.pid": str(pid),
         }
-        producer = session.to_bytes(8, "big") + version.to_bytes(8, "big")
-        batcher = Batcher(producer, session, resource, gpus, clock)
-        return cls(layout_for(version, sizes), batcher, clock, counts)
+        producer = said.session.to_bytes(8, "big") + said.cupti_version.to_bytes(8, "big")
+        batcher = Batcher(producer, said.session, resource, said.gpus, clock)
+        return cls(layout_for(said.cupti_version, said.sizes), batcher, clock, counts)
 
     def take(self, header: Header, payload: bytes) -> Iterator[Batch]:
         """Batches that a frame completes.
@@ -97,18 +95,19 @@ class TracedProcess:
         elif header.type == Frame.RANGES:
             self._stamps.append(unpack_stamps(payload))
             self._stamped = True
+            if sum(map(len, self._stamps)) > _MOST_STAMPS:  # a program may mark ranges and never use the GPU
+                yield from self._without_records(last=False)
         elif header.type == Frame.BUFFER:
             yield from self._buffer(payload)
         elif header.type == Frame.STATS:
-            self._count_dropped(unpack_text(payload))
+            self._counts.add_told(unpack_text(payload))
         elif header.type == Frame.HELLO:
             raise FrameError("hello", "a second HELLO on one connection")
 
     def finish(self) -> Iterator[Batch]:
         """What was held back, as far as it can be told now."""
-        nothing = decode(b"", self._layout)
-        if self._held is not None:
-            yield from self._attribute(nothing, self._held, last=True)
+        if self._held is not None or self._stamps:
+            yield from self._without_records(last=True)
 
     def _buffer(self, payload: bytes) -> Iterator[Batch]:
         self._counts.add(catalogue.AGENT_BUFFERS_RECEIVED)
@@ -123,20 +122,25 @@ class TracedProcess:
             launches = self._held.joined(launches)
         yield from self._attribute(activity, launches, last=False)
 
+    def _without_records(self, *, last: bool) -> Iterator[Batch]:
+        nothing = decode(b"", self._layout)
+        held = self._held or launches_of(nothing, now_ns=None)[0]
+        yield from self._attribute(nothing, held, last=last)
+
     def _attribute(self, activity: Activity, launches: Launches, *, last: bool) -> Iterator[Batch]:
-        place = launches.place
+        context, stream = (launches.of_shape(name).astype(np.uint32) for name in ("context_id", "stream_id"))
         step = self._tracker.feed(
             activity,
             launches.correlation,
-            stream=stream_keys(place["context_id"].astype(np.uint32), place["stream_id"].astype(np.uint32)),
+            stream=stream_keys(context, stream)[launches.shape],
             gpu_start_ns=launches.start_ns,
             stamps=self._new_stamps(),
         )
         waiting = step.attribution.waiting
         ready = np.ones(len(launches), dtype=bool) if last else ~waiting
+        self._tracker.sent(step.attribution, ready)
         self._held = None if ready.all() else launches.take(~ready)
         columns = self._columns(launches if ready.all() else launches.take(ready), step, ready)
-        self._counts.add(catalogue.AGENT_SPANS_RECEIVED, len(step.ended))
         self._counts.add(catalogue.AGENT_SPANS_UNSTAGED, int(step.attribution.stage_unknown[ready].sum()))
         yield from self._batcher.cut(in_start_order(columns))
 
@@ -149,16 +153,18 @@ class TracedProcess:
         nodes, node = node_table(launches)
         stage = self._stage_texts(attribution.stage[ready], step, strings)
         ranges, range_stage = self._range_rows(step, strings)
+        trace = attribution.trace[ready]
+        traces = self._trace_ids.table(attribution.traces, trace, ranges.trace)
         columns = make_columns(
             launches.start_ns,
             launches.duration_ns,
-            tables=(tuple(strings.texts), configs, places, nodes, self._trace_table(attribution.traces)),
-            kind=launches.kind,
+            tables=(tuple(strings.texts), configs, places, nodes, traces),
+            kind=launches.of_shape("kind")[launches.shape],
             config=config,
             place=place,
             node=node,
             stage=stage,
-            trace=attribution.trace[ready],
+            trace=trace,
             parent=attribution.range_number[ready],
             correlation=launches.correlation,
             bytes=launches.bytes,
@@ -167,18 +173,25 @@ class TracedProcess:
 
     def _stage_texts(self, numbers: Int64, step: Step, strings: Strings) -> Int32:
         """Index into strings of the names of ranges by number; NONE is empty, UNKNOWN says so."""
-        distinct, index = np.unique(numbers, return_inverse=True)
+        if not len(numbers):
+            return np.zeros(0, dtype=np.int32)
+        # Launches come in runs of one stage: a few hundred runs are less to sort than 30,000 launches.
+        run = np.flatnonzero(np.concatenate(([True], numbers[1:] != numbers[:-1])))
+        distinct, index = np.unique(numbers[run], return_inverse=True)
         texts = np.zeros(len(distinct), dtype=np.int32)
-        for at, number in enumerate(distinct.tolist()):
-            if number == UNKNOWN:
-                texts[at] = strings.add(UNKNOWN_STAGE)
-            elif number != NONE:
-                pointer = int(step.ranges.name[int(step.ranges.rows(np.array([number]))[0])])
-                texts[at] = strings.add(self._text(pointer))
-        return texts[index]
+        named = distinct >= 0
+        texts[named] = self._range_texts(step.ranges.name[step.ranges.rows(distinct[named])], strings)
+        texts[distinct == UNKNOWN] = strings.add(UNKNOWN_STAGE) if (distinct == UNKNOWN).any() else 0
+        return np.repeat(texts[index.reshape(-1)], np.diff(np.append(run, len(numbers))))
+
+    def _range_texts(self, pointers: UInt64, strings: Strings) -> Int32:
+        """Index into strings of the names of ranges."""
+        distinct, index = np.unique(pointers, return_inverse=True)
+        texts = [strings.add(clean_text(self._names.get(pointer, "unnamed"))) for pointer in distinct.tolist()]
+        return np.array(texts, dtype=np.int32)[index.reshape(-1)]
 
     def _range_rows(self, step: Step, strings: Strings) -> tuple[RangeRows, Int32]:
-        ranges, ended = step.ranges, step.ended
+        ranges, ended = step.ranges, self._plausible(step)
         start = ranges.start_ns[ended]
         rows = RangeRows(
             number=ranges.number[ended],
@@ -186,20 +199,21 @@ class TracedProcess:
             start_ns=start,
             duration_ns=ranges.end_ns[ended] - start,
             trace=step.attribution.traces.of_ranges(ranges)[ended].astype(np.int32),
-            name=np.array([strings.add(self._text(int(name))) for name in ranges.name[ended]], dtype=np.int32),
+            name=self._range_texts(ranges.name[ended], strings),
             thread=ranges.thread[ended],
         )
         return rows, self._stage_texts(rows.parent, step, strings)
 
-    def _trace_table(self, traces: Traces) -> Table:
-        table = np.zeros(len(traces), dtype=TRACE)
-        ids = b"".join(derived_trace_id(self._batcher.session, traces.key(row)) for row in range(len(traces)))
-        table["id"] = np.frombuffer(ids, dtype="V16")
-        table["start_ns"] = traces.start_ns
-        return table
-
-    def _text(self, pointer: int) -> str:
-        return clean_text(self._names.get(pointer, "unnamed"))
+    def _plausible(self, step: Step) -> Int64:
+        """The ranges that ended and whose times can be; the others are dropped and counted."""
+        ended = step.ended
+        start, end = step.ranges.start_ns[ended], step.ranges.end_ns[ended]
+        # Unlike work on the GPU, a range may be shorter than the clock's step.
+        keep, rejected = validate(start, end + (end == start), now_ns=self._now_ns())
+        self._counts.add(catalogue.AGENT_SPANS_RECEIVED, len(ended))
+        for reason, count in rejected.items():
+            self._counts.add(catalogue.AGENT_SPANS_DROPPED, count, reason)
+        return ended[keep]
 
     def _new_stamps(self) -> Boundaries | None:
         """Stamps since the last buffer; None in a process that has never sent any, whose markers then count."""
@@ -228,30 +242,8 @@ class TracedProcess:
 
     def _count_lost_frames(self, header: Header) -> None:
         lost = (header.sequence - self._next_frame) & 0xFFFFFFFF
+        if lost >= 1 << 31:
+            raise FrameError("sequence", f"frame {header.sequence} comes after frame {self._next_frame - 1}")
         if lost:
             self._counts.add(catalogue.AGENT_FRAMES_LOST, lost)
         self._next_frame = header.sequence + 1
-
-    def _count_dropped(self, said: Mapping[str, str]) -> None:
-        """Spans that never came: what CUPTI or the collector dropped counts as received and dropped."""
-        for key, value in said.items():
-            reason = key.removeprefix("dropped.")
-            if reason != key and value.isdigit() and int(value):
-                self._counts.add(catalogue.AGENT_SPANS_RECEIVED, int(value))
-                self._counts.add(catalogue.AGENT_SPANS_DROPPED, int(value), reason)
-
-
-def _gpus(said: Mapping[str, str]) -> tuple[Gpu, ...]:
-    indexes = sorted({int(key.split(".")[1]) for key in said if key.startswith("gpu.")})
-    return tuple(
-        Gpu(
-            uuid=said[f"gpu.{index}.uuid"],
-            index=index,
-            name=said.get(f"gpu.{index}.name", ""),
-            pci_bus_id=said.get(f"gpu.{index}.pci_bus_id", ""),
-            mig_profile=said.get(f"gpu.{index}.mig_profile", ""),
-            mig_instance=said.get(f"gpu.{index}.mig_instance", ""),
-            **{name: int(said.get(f"gpu.{index}.{name}", "0")) for name in _GPU_NUMBERS},
-        )
-        for index in indexes
-    )

@@ -51,6 +51,7 @@ class AgentServer:
         try:
             self._listener.bind(str(self._path))
         except OSError as error:
+            self._listener.close()
             raise UsageError(f"cannot listen on {self._path}: {error}; choose another socket path") from error
         self._path.chmod(0o600)
         self._listener.listen()
@@ -74,7 +75,7 @@ class AgentServer:
             except OSError:  # the listener was closed by stop()
                 return
             thread = threading.Thread(target=self._serve, args=(peer,), name="spanlite-peer", daemon=True)
-            self._threads.append(thread)
+            self._threads = [*(one for one in self._threads if one.is_alive()), thread]
             thread.start()
 
     def _serve(self, peer: socket.socket) -> None:
@@ -89,9 +90,12 @@ class AgentServer:
                         self._send(process.take(header, payload))
                     if header.type == Frame.BYE:
                         break
-            except (FrameError, LayoutError) as error:
+            except (FrameError, LayoutError, OSError) as error:
                 log.warning("process %d: %s; its connection is closed", pid, error)
                 self.failures.append(error)
+            except Exception as error:  # a fault of ours: no caller may take the peer's silence for success
+                self.failures.append(error)
+                raise
             if process is not None:
                 self._send(process.finish())
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spanlite.agent.batcher import Batcher
+from spanlite.agent.distinct import distinct
 from spanlite.agent.launches import (
-    CONFIG_COLUMNS,
-    PLACE_COLUMNS,
+    SHAPE_COLUMNS,
     Launches,
     Strings,
     config_table,
@@ -44,6 +44,8 @@ _CAPABILITY_BY_NAME = {
 }
 """Compute capability by the word in the device's name; a table's metadata says no more than that name."""
 _ROWS_AT_A_TIME = 1 << 16
+_DAMAGED = (pa.ArrowException, OSError, UnicodeError)
+"""What reading a damaged file raises."""
 
 
 class KernelTable:
@@ -64,7 +66,7 @@ class KernelTable:
         self.rejected: dict[str, int] = {}
         try:
             self._file = pq.ParquetFile(path)
-        except (pa.ArrowInvalid, OSError) as error:
+        except _DAMAGED as error:
             raise RecordingError(f"{path}: no readable Parquet file ({error}); copy it again") from error
         self._columns = set(self._file.schema_arrow.names)
         missing = [name for name in REQUIRED if name not in self._columns]
@@ -76,18 +78,18 @@ class KernelTable:
         self.rows = int(self._file.metadata.num_rows)
         metadata = self._file.schema_arrow.metadata or {}
         try:
-            self.scenario: dict[str, Any] = json.loads(metadata.get(b"scenario", b"{}"))
-        except ValueError as error:
-            raise RecordingError(f"{path}: the metadata key 'scenario' is no JSON ({error})") from error
+            self.scenario: dict[str, Any] = dict(json.loads(metadata.get(b"scenario", b"{}")))
+            self._uuids: dict[str, str] = dict(self.scenario.get("gpu_uuids", {}))
+        except (ValueError, TypeError) as error:
+            raise RecordingError(f"{path}: the metadata key 'scenario' is no JSON object ({error})") from error
 
     def gpus(self, devices: list[int]) -> tuple[Gpu, ...]:
         """What the file says of the devices that appear in it."""
         name = str(self.scenario.get("gpu", ""))
         major, minor = next((cc for word, cc in _CAPABILITY_BY_NAME.items() if word in name.split()), (0, 0))
-        uuids = self.scenario.get("gpu_uuids", {})
         return tuple(
             Gpu(
-                uuid=str(uuids.get(str(device), f"GPU-unrecorded-{device}")),
+                uuid=str(self._uuids.get(str(device), f"GPU-unrecorded-{device}")),
                 index=device,
                 name=name,
                 compute_major=major,
@@ -109,7 +111,7 @@ class KernelTable:
         try:
             for part in self._file.iter_batches(_ROWS_AT_A_TIME, columns=wanted):
                 launches, names = self._launches(part)
-                devices = sorted({*np.unique(launches.place["device_id"]).tolist(), *(batcher_devices(batcher))})
+                devices = sorted({*np.unique(launches.of_shape("device_id")).tolist(), *(batcher_devices(batcher))})
                 gpus = self.gpus(devices)
                 if batcher is None:
                     resource = {"host.name": "recorded", "workload": str(self.scenario.get("scenario", self.path.stem))}
@@ -117,33 +119,38 @@ class KernelTable:
                     batcher = Batcher(identity[:16], session, resource, gpus, clock)
                 batcher.gpus = gpus
                 yield from batcher.cut(_columns(launches, names, gpus))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
-            raise RecordingError(f"{self.path}: {error}") from error
+        except _DAMAGED as error:
+            raise RecordingError(f"{self.path}: cannot be read to its end ({error}); copy it again") from error
 
     def _launches(self, part: pa.RecordBatch) -> tuple[Launches, list[str]]:
         kernel = part.column("kernel")
         names = kernel if pa.types.is_dictionary(kernel.type) else kernel.dictionary_encode()
+        texts = names.dictionary
+        if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)) or kernel.null_count:
+            raise RecordingError(f"{self.path}: column kernel must hold texts without gaps, it is {kernel.type}")
         numbers = {name: self._numbers(part, name) for name in part.schema.names if name != "kernel"}
         start, duration = numbers["start_ns"], numbers["duration_ns"]
         keep, rejected = validate(start, start + duration, now_ns=None)
         for reason, count in rejected.items():
             self.rejected[reason] = self.rejected.get(reason, 0) + count
         rows: Any = slice(None) if keep.all() else keep
-        zeros = np.zeros(int(keep.sum()), dtype=np.int64)
         numbers = {name: values[rows] for name, values in numbers.items()}
+        zeros = np.zeros(len(numbers["start_ns"]), dtype=np.int64)
+        numbers["name"] = names.indices.to_numpy(zero_copy_only=False).astype(np.int64)[rows]
+        shaping = [name for name in SHAPE_COLUMNS if name in numbers]
+        first, shape = distinct([numbers[name] for name in shaping])
         launches = Launches(
             start_ns=numbers["start_ns"],
             duration_ns=numbers["duration_ns"],
-            kind=np.full(len(zeros), Kind.KERNEL, dtype=np.uint8),
-            name=names.indices.to_numpy(zero_copy_only=False).astype(np.int64)[rows],
             correlation=numbers.get("correlation_id", zeros),
             bytes=zeros,
-            graph_id=numbers.get("graph_id", zeros),
-            graph_node_id=numbers.get("graph_node_id", zeros),
-            config={name: numbers[name] for name in CONFIG_COLUMNS if name in numbers},
-            place={name: numbers.get(name, zeros) for name in PLACE_COLUMNS},
+            shape=shape,
+            shapes={
+                "kind": np.full(len(first), Kind.KERNEL, dtype=np.int64),
+                **{name: numbers[name][first] for name in shaping},
+            },
         )
-        return launches, names.dictionary.to_pylist()
+        return launches, texts.to_pylist()
 
     def _numbers(self, part: pa.RecordBatch, name: str) -> Int64:
         column = part.column(name)
@@ -152,19 +159,17 @@ class KernelTable:
                 f"{self.path}: column {name} must hold whole numbers without gaps, it is {column.type}"
             )
         values = column.to_numpy(zero_copy_only=False)
-        return np.asarray(values.view(np.int64) if values.dtype == np.uint64 else values, dtype=np.int64)
+        whole = np.asarray(values.view(np.int64) if values.dtype == np.uint64 else values, dtype=np.int64)
+        least, bound = _BOUNDS.get(name, (0, 1 << 32))
+        if name not in _WIDE and len(whole) and not (whole.min() >= least and whole.max() < bound):
+            raise RecordingError(f"{self.path}: column {name} holds values outside {least} to {bound - 1}")
+        return whole
 
 
-_READ = {
-    "start_ns",
-    "duration_ns",
-    "kernel",
-    "correlation_id",
-    "graph_id",
-    "graph_node_id",
-    *CONFIG_COLUMNS,
-    *PLACE_COLUMNS,
-}
+_WIDE = {"start_ns", "duration_ns", "correlation_id", "graph_node_id"}
+_BOUNDS = {"device_id": (0, 1 << 16), "channel_type": (-(1 << 31), 1 << 31), "priority": (-(1 << 31), 1 << 31)}
+"""Least value, and the first that is too large, of columns with bounds other than those of a uint32."""
+_READ = {"start_ns", "duration_ns", "kernel", "correlation_id", *SHAPE_COLUMNS} - {"kind", "name"}
 
 
 def batcher_devices(batcher: Batcher | None) -> list[int]:
@@ -182,7 +187,7 @@ def _columns(launches: Launches, names: list[str], gpus: tuple[Gpu, ...]) -> Spa
         launches.start_ns,
         launches.duration_ns,
         tables=(tuple(strings.texts), configs, places, nodes, np.zeros(0, dtype=TRACE)),
-        kind=launches.kind,
+        kind=launches.of_shape("kind")[launches.shape],
         config=config,
         place=place,
         node=node,

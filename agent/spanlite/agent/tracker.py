@@ -18,10 +18,11 @@ from spanlite.agent.anchors import (
     merge_externals,
     unwrap,
 )
-from spanlite.agent.boundaries import Boundaries, Int64, marker_boundaries
+from spanlite.agent.boundaries import Bool, Boundaries, Int64, marker_boundaries
 from spanlite.agent.nesting import Nesting
-from spanlite.agent.ranges import Ranges
+from spanlite.agent.ranges import OPEN_NS, Ranges
 from spanlite.agent.traces import Attribution, Memory, attribute
+from spanlite.agent.tracetable import SEVERAL
 
 HISTORY_NS = 10_000_000_000
 """How long boundaries and calls are remembered: longer than launches wait for the GPU."""
@@ -104,9 +105,38 @@ class Tracker:
         )
         # Without calls in this flush there is no reason to expect any in the next.
         recent = gpu_start_ns > self._newest(gpu_start_ns, anchors.time_ns, boundaries.time_ns) - PATIENCE_NS
-        attribution = replace(attribution, waiting=attribution.waiting & recent & (len(activity.apis) > 0))
+        waiting = self._unsettled(attribution, ranges)
+        if len(activity.apis):
+            waiting |= attribution.waiting | self._beyond_ids(ids, attribution)
+        attribution = replace(attribution, waiting=waiting & recent)
         self._age(reference, ids, anchors.correlation)
+        if len(self._memory.root_ids) > len(ranges):
+            for gone in set(self._memory.root_ids) - set(ranges.number.tolist()):
+                del self._memory.root_ids[gone]
         return Step(attribution, ranges, ranges.rows(ended))
+
+    def sent(self, attribution: Attribution, rows: Bool) -> None:
+        """Takes note of launches that were handed on: a trace that was named after its range keeps that name.
+
+        Args:
+            attribution: as `feed` gave it.
+            rows: which of its launches, shape (n,).
+        """
+        roots = np.unique(attribution.root[rows & ~attribution.has_external])
+        self._memory.root_ids.update(dict.fromkeys(roots[roots >= 0].tolist(), SEVERAL))
+
+    def _unsettled(self, attribution: Attribution, ranges: Ranges) -> Bool:
+        """Launches in an open outermost range that has no id of the program yet, where programs give ids."""
+        unsettled = ~attribution.has_external & (attribution.root >= 0) & (len(self._externals) > 0)
+        inside = np.flatnonzero(unsettled)
+        unsettled[inside] = ranges.end_ns[ranges.rows(attribution.root[inside])] == OPEN_NS
+        return np.asarray(unsettled, np.bool_)
+
+    def _beyond_ids(self, ids: Int64, attribution: Attribution) -> Bool:
+        """Launches that the next call with an id of the program may turn out to be alongside."""
+        if not len(self._externals):
+            return np.zeros(len(ids), np.bool_)
+        return np.asarray(~attribution.has_external & (ids > self._externals.correlation[-1]), np.bool_)
 
     def _newest(self, *times: Int64) -> int:
         """The newest time seen."""
@@ -128,9 +158,6 @@ class Tracker:
             )
             kept = self._externals.correlation >= oldest
             self._externals = Externals(self._externals.correlation[kept], self._externals.external_id[kept])
-            remembered = set(self._nesting.ranges().number.tolist())
-            for gone in set(self._memory.root_ids) - remembered:
-                del self._memory.root_ids[gone]
 
 
 def _unwrapped(stamps: Boundaries, reference: int) -> Boundaries:

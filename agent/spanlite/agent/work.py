@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from spanlite.agent.activity import Activity, Records
-from spanlite.agent.launches import CONFIG_COLUMNS, PLACE_COLUMNS, Launches
+from spanlite.agent.distinct import distinct_rows
+from spanlite.agent.launches import SHAPE_COLUMNS, Launches
 from spanlite.agent.validate import validate
-from spanlite.contract.columns import Int64, Kind
+from spanlite.contract.columns import Int32, Int64, Kind, UInt64
 
 COPY_KINDS = {
     0: "unknown",
@@ -44,22 +46,16 @@ def launches_of(activity: Activity, *, now_ns: int | None) -> tuple[Launches, di
     end = _joined(sources, "end")
     keep, rejected = validate(start, end, now_ns=now_ns)
     rows: Any = slice(None) if keep.all() else keep
-    kind = np.repeat(np.array(kinds, dtype=np.uint8), [len(source) for source in sources])[rows]
-
-    def column(name: str) -> Int64:
-        return np.asarray(_joined(sources, name)[rows], dtype=np.int64)
-
+    shape, samples = _shapes(sources)
+    shapes = {name: _joined(samples, name) for name in SHAPE_COLUMNS if name == "name" or _has(sources, name)}
+    shapes["kind"] = np.repeat(np.array(kinds, dtype=np.int64), [len(sample) for sample in samples])
     launches = Launches(
         start_ns=start[rows],
         duration_ns=(end - start)[rows],
-        kind=kind,
-        name=column("name"),
-        correlation=column("correlation_id"),
-        bytes=column("bytes"),
-        graph_id=column("graph_id"),
-        graph_node_id=column("graph_node_id"),
-        config={name: column(name) for name in CONFIG_COLUMNS if _has(sources, name)},
-        place={name: column(name) for name in PLACE_COLUMNS},
+        correlation=_joined(sources, "correlation_id")[rows],
+        bytes=np.maximum(_joined(sources, "bytes")[rows], 0),
+        shape=shape[rows],
+        shapes=shapes,
     )
     return launches, rejected
 
@@ -73,6 +69,38 @@ def name_of(names: Mapping[int, str]) -> Callable[[int, int], str]:
         return "memset" if kind == Kind.MEMSET else names.get(pointer, "unnamed")
 
     return full_name
+
+
+def _shapes(sources: list[Records]) -> tuple[Int32, list[Records]]:
+    """Each record's shape by number, and for each source a record of each of its shapes, in order of the numbers."""
+    numbers: list[Int32] = [np.zeros(0, dtype=np.int32)]
+    samples: list[Records] = []
+    before = 0
+    for source in sources:
+        at, mask = _shape_words(source.dtype)
+        words = source.view(np.uint64).reshape(len(source), -1).take(at, axis=1)
+        for column in np.flatnonzero(~mask).tolist():
+            words[:, column] &= mask[column]
+        first, number = distinct_rows(words)
+        samples.append(source[first])
+        numbers.append(number + np.int32(before))
+        before += len(first)
+    return np.concatenate(numbers), samples
+
+
+@cache
+def _shape_words(dtype: np.dtype[np.void]) -> tuple[Int64, UInt64]:
+    """The 8-byte words of a record that hold something of its shape, and which of their bits do."""
+    fields = dict(dtype.fields or {})
+    covered = np.zeros(dtype.itemsize, dtype=np.uint8)
+    for name in SHAPE_COLUMNS:
+        field = "copy_kind" if name == "name" and "copy_kind" in fields else name
+        if name != "kind" and field in fields:
+            inner, offset, *_ = fields[field]
+            covered[offset : offset + inner.itemsize] = 0xFF
+    mask = covered.view(np.uint64)
+    at = np.flatnonzero(mask)
+    return at, mask[at]
 
 
 def _has(sources: list[Records], name: str) -> bool:

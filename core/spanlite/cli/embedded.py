@@ -16,7 +16,7 @@ from spanlite.agent.server import SPANS_TOPIC, AgentServer
 from spanlite.agent.tables import KernelTable
 from spanlite.contract import catalogue
 from spanlite.contract.codec import encode_batch
-from spanlite.contract.errors import RecordingError, SpanliteError
+from spanlite.contract.errors import LayoutError, RecordingError, SpanliteError
 from spanlite.pipeline.archive.write import ArchiveWriter
 from spanlite.pipeline.embedded import DEFAULT_TOP_K, EmbeddedPipeline, Outputs
 from spanlite.pipeline.windows import WindowPolicy
@@ -35,7 +35,10 @@ def open_source(path: Path) -> Source:
     """
     if path.name.endswith((".bin", ".bin.xz")):
         recording = read_recording(path)
-        check_counts(recording, decode(recording.data, recording.layout()))
+        try:
+            check_counts(recording, decode(recording.data, recording.layout()))
+        except LayoutError as error:
+            raise LayoutError(f"{path}: {error}", offset=error.offset) from error
         return recording
     if path.suffix == ".parquet":
         return KernelTable(path)
@@ -70,7 +73,7 @@ class Embedded:
         self.socket = Path(self._folder.name) / "agent.sock"
         self._server = AgentServer(self.socket, self._producer, self.clock, self.agent)
         self._thread = threading.Thread(target=self._run, name="spanlite-pipeline", daemon=True)
-        self._failure: SpanliteError | None = None
+        self._failure: Exception | None = None
 
     def __enter__(self) -> Embedded:
         self._server.start()
@@ -98,6 +101,7 @@ class Embedded:
 
         Raises:
             SpanliteError: what the source, the agent or the pipeline found wrong.
+            OSError: an output cannot be written.
         """
         if isinstance(source, Recording):
             try:
@@ -134,6 +138,10 @@ class Embedded:
         try:
             while self.pipeline.run_once(0.2) or not self._broker.closed:
                 pass
-        except SpanliteError as error:
+        except (SpanliteError, OSError) as error:
             self._failure = error
-            self._broker.close()
+        except Exception as error:  # a fault of ours: it must stop the run as well, and show where it is
+            self._failure = error
+            raise
+        finally:
+            self._broker.close()  # whoever still sends must not wait for a reader that is gone

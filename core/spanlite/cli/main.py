@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import logging
 import os
 import sys
@@ -51,19 +52,10 @@ EXAMPLES = """examples:
 def main(argv: list[str] | None = None) -> int:
     """Exit codes: 0 ok, 1 failed, 2 usage, 3 done with losses, 130 interrupted."""
     words = sys.argv[1:] if argv is None else argv
-    parser = _parser()
-    chosen = next((word for word in words if word in COMMANDS), None)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a character shows another
     try:
-        if chosen is None:
-            parser.parse_args(words)
-            parser.print_help()
-            return 0
-        module = _load(chosen)
-        args = _parser(chosen, module, config=_config(words)).parse_args(words)
-        _configure_logging(args.verbose)
-        code = module.run(args)
-        sys.stdout.flush()  # here, where a failure can still be told
-        return code
+        return _run(words)
     except SpanliteError as error:
         return _failed(error, error.exit_code)
     except KeyboardInterrupt:
@@ -73,12 +65,33 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     except OSError as error:
         _discard_output()
-        return _failed(f"{error}; free what is missing and run it again", 1)
+        return _failed(f"{error}; correct that and run it again", 1)
+
+
+def _run(words: list[str]) -> int:
+    parser = _parser()
+    chosen = next((word for word in words if word in COMMANDS), None)
+    if chosen is None:
+        parser.parse_args(words)
+        parser.print_help()
+        return 0
+    entry = COMMANDS[chosen]
+    try:
+        module = cast(Command, importlib.import_module(f"spanlite.cli.commands.{entry.module}"))
+        args = _parser(chosen, module, config=_config(words)).parse_args(words)
+        _configure_logging(args.verbose)
+        code = module.run(args)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "spanlite":
+            raise
+        raise UsageError(f"{chosen} needs {error.name}: pip install 'spanlite[{entry.extra}]'") from error
+    sys.stdout.flush()  # here, where a failure can still be told
+    return code
 
 
 def _failed(why: object, code: int) -> int:
     """Says it in one line, whatever line ends a file's name or a library's message may hold."""
-    print(f"spanlite: {' '.join(str(why).split())}", file=sys.stderr)
+    print(f"spanlite: {' '.join(str(why).splitlines())}", file=sys.stderr)
     return code
 
 
@@ -92,16 +105,6 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see {self.prog} --help")
-
-
-def _load(name: str) -> Command:
-    entry = COMMANDS[name]
-    try:
-        return cast(Command, importlib.import_module(f"spanlite.cli.commands.{entry.module}"))
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("spanlite."):
-            raise
-        raise SpanliteError(f"{name} needs {error.name}: pip install 'spanlite[{entry.extra}]'") from error
 
 
 def _config(words: list[str]) -> Path | None:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from spanlite.contract.columns import Int32, Int64, Kind, Limiter
 from spanlite.contract.histogram import quantile_ns
 from spanlite.contract.points import Point, merge_buckets
 
-_KERNEL_CHARS = 46
+_NAME_CHARS = 46
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def draw(points: Iterable[Point], *, most: int = 12) -> Group:
     stages.add_column("time %", justify="right")
     stages.add_column("")
     for stage, share in list(stage_shares(points).items())[:8]:
-        stages.add_row(stage, f"{share:.1%}", "█" * round(share * 40))
+        stages.add_row(_shortened(stage), f"{share:.1%}", "█" * round(share * 40))
     return Group(table, stages)
 
 
@@ -120,13 +121,14 @@ def _buckets(group: list[Point]) -> tuple[Int32, Int64]:
     return merge_buckets(index, np.concatenate([point.bucket_count for point in group]))
 
 
-def _shortened(kernel: str) -> str:
-    """At most _KERNEL_CHARS, both ends kept: namespaces and hashes tell kernels apart."""
-    kernel = kernel.removeprefix("at::native::")
-    if len(kernel) <= _KERNEL_CHARS:
-        return kernel
-    half = _KERNEL_CHARS // 2
-    return f"{kernel[: half - 1]}…{kernel[-half:]}"
+def _shortened(name: str) -> Text:
+    """At most _NAME_CHARS, both ends kept: namespaces and hashes tell kernels apart.
+
+    A name is whatever a program chose: as Text its brackets are no markup, and what could steer a terminal is left out.
+    """
+    name = "".join(char if char.isprintable() else "?" for char in name.removeprefix("at::native::"))
+    half = _NAME_CHARS // 2
+    return Text(name if len(name) <= _NAME_CHARS else f"{name[: half - 1]}…{name[-half:]}")
 
 
 def _time(ns: float) -> str:

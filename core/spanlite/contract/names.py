@@ -17,15 +17,15 @@ ID_CHARS = 96
 NAME_BYTES = 64 << 10
 """Longest full name that is kept; a longer one is cut and ends in a hash of the whole."""
 _DEMANGLED_CHARS = 4096
-_REFERENCES = 32
-"""Most back references of a name that is demangled: 16 doublings, a few megabytes at the worst."""
+_DEMANGLED_MOST = 1 << 22
+"""Longest text that demangling a name might give, if each two back references double it; recorded names: 0.5 MB."""
 _REFERENCE = re.compile(r"S[0-9A-Z]*_|T[0-9]*_")
 _MANGLED_PREFIX = re.compile(r"_Z(?:N[rVK]*)?(?:St)?")
 _LENGTH = re.compile(r"[0-9]{1,4}")
 _PLAIN = re.compile(r"[A-Za-z0-9_.$:~@-]+")
 _BUILD_HASH = re.compile(r"(_GLOBAL__N__)[0-9a-f]{8}(_\d+_.+?_)[0-9a-f]{8}")
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::")
-_NUMBERED = re.compile(r"\s*[:#=]\s*\d+$")
+_NUMBERED = re.compile(r"(?<!\s)\s*[:#=]\s*\d+$")
 _UNSAFE = re.compile(r"[^\x20-\x7e]")
 
 
@@ -37,7 +37,6 @@ def clean_text(text: str) -> str:
     return data.decode("utf-8", "ignore")
 
 
-@lru_cache(maxsize=16384)
 def demangle(name: str) -> str:
     """The name as C++ programmers write it; the name itself where it is not a mangled one (C, Triton, a range).
 
@@ -46,12 +45,14 @@ def demangle(name: str) -> str:
     """
     if not name.startswith("_Z") or len(name) > _DEMANGLED_CHARS:
         return name
-    return name if len(_REFERENCE.findall(name)) > _REFERENCES else _demangler()(name)
+    doublings = len(_REFERENCE.findall(name)) // 2
+    return name if len(name) << doublings > _DEMANGLED_MOST else _demangler()(name)
 
 
 @lru_cache(maxsize=1)
 def _demangler() -> Callable[[str], str]:
     """LLVM's demangler, or libstdc++'s on Python 3.10, for which there is no build of LLVM's."""
+    bad_name: type[Exception] | tuple[type[Exception], ...]
     # They come with the extras: a consumer that needs no pretty names runs without.
     try:
         import pycxxfilt
@@ -60,7 +61,7 @@ def _demangler() -> Callable[[str], str]:
     except ImportError:
         import cxxfilt
 
-        demangle_one, bad_name = cxxfilt.demangle, cxxfilt.InvalidName
+        demangle_one, bad_name = cxxfilt.demangle, (cxxfilt.InvalidName, ValueError)
 
     def demangled(name: str) -> str:
         try:
@@ -72,7 +73,7 @@ def _demangler() -> Callable[[str], str]:
     return demangled
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=2048)
 def kernel_id(name: str) -> str:
     """Bounded id of a kernel by its full name; ASCII, at most ID_CHARS long."""
     if len(name) <= ID_CHARS and not name.startswith("_Z") and _PLAIN.fullmatch(name):
@@ -84,14 +85,13 @@ def kernel_id(name: str) -> str:
     return f"{short[: ID_CHARS - 9]}#{_hash(stable)}"
 
 
-@lru_cache(maxsize=16384)
 def stage_label(stage: str) -> str:
     """A stage as a metric label: a number behind `:`, `#` or `=` at the end, as in request:17, is left out.
 
     Programs number their requests and steps; a label value for each would grow without end. The archive keeps the
     whole name.
     """
-    return _NUMBERED.sub("", stage)
+    return _NUMBERED.sub("", stage) or stage
 
 
 def _function_name(pretty: str) -> str:
@@ -99,7 +99,7 @@ def _function_name(pretty: str) -> str:
     kept: list[str] = []
     depth = 0
     for at, char in enumerate(pretty):
-        if char == "<" and not pretty.endswith("operator", 0, at):
+        if char == "<" and not pretty.endswith(("operator", "operator<"), 0, at):
             depth += 1
         elif char == ">" and depth:
             depth -= 1

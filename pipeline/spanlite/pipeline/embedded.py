@@ -94,7 +94,7 @@ class EmbeddedPipeline:
         records = self._consumer.poll(_POLL, timeout_s)
         for record in records:
             self._take(record)
-        self._close(self._windows.close_due())
+            self._close(self._windows.close_due())  # after each, so that how many came at once decides nothing
         self._consumer.commit()
         return len(records)
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spanlite.contract.errors import RecordingError
+from spanlite.contract.errors import BatchError, RecordingError
 
 if TYPE_CHECKING:
     from spanlite.contract.batch import Batch
@@ -38,18 +38,25 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read(path: Path, show: Callable[[Batch], None]) -> None:
-    from spanlite.contract.codec import DEFAULT_LIMITS, decode_batch
-    from spanlite.contract.delimited import read_delimited
-
     if path.suffix != ".spans":
         _play(path, show)
         return
+    for batch in _batches(path):
+        show(batch)
+
+
+def _batches(path: Path) -> Iterator[Batch]:
+    from spanlite.contract.codec import DEFAULT_LIMITS, decode_batch
+    from spanlite.contract.delimited import read_delimited
+
     try:
         with path.open("rb") as stream:
             for value in read_delimited(stream, most_bytes=DEFAULT_LIMITS.message_bytes):
-                show(decode_batch(value))
+                yield decode_batch(value)
     except OSError as error:
         raise RecordingError(f"{path}: {error.strerror}; name a file that can be read") from error
+    except BatchError as error:
+        raise RecordingError(f"{path}: {error}; name a file that `spanlite ingest --batches` wrote whole") from error
 
 
 def _play(path: Path, show: Callable[[Batch], None]) -> None:

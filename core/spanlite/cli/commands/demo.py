@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 RECORDING = Path(__file__).parent.parent / "recordings" / "serve-cupti130500.bin.xz"
 QUERY = """SELECT stage, kernel, count(*) AS launches, median(duration_ns) AS p50_ns,
        any_value(theoretical_occupancy) AS occupancy
-FROM read_parquet('{archive}/**/*.parquet', hive_partitioning = true)
+FROM read_parquet('{archive}/date=*/**/*.parquet', hive_partitioning = true)
 WHERE kind = 'kernel' GROUP BY ALL ORDER BY sum(duration_ns) DESC LIMIT 10"""
 
 
@@ -77,10 +78,9 @@ def run(args: argparse.Namespace) -> int:
     from spanlite.pipeline.embedded import Outputs
     from spanlite.pipeline.windows import SECOND_NS, WindowPolicy
 
-    if args.speed < 0:
+    if not args.speed >= 0:
         raise UsageError(f"--speed must be 0 or more, not {args.speed}")
     source = open_source(args.recording)
-    archive = args.archive or Path(tempfile.mkdtemp(prefix="spanlite-demo-"))
     newest, table = _Newest(), PointTable()
 
     def total_points(points: list[Point]) -> None:
@@ -90,17 +90,34 @@ def run(args: argparse.Namespace) -> int:
     def seen(batch: Batch) -> None:
         table.gpu_info(batch.gpus, batch.resource.get("host.name", ""))
 
+    outputs = Outputs(total_points=total_points, batch=seen)
     policy = WindowPolicy(width_ns=SECOND_NS, lateness_ns=SECOND_NS // 2)
-    embedded = Embedded(Outputs(total_points=total_points, batch=seen), policy=policy, archive=ArchiveWriter(archive))
-    table.set_counters(embedded.counters)
     with MetricsServer(table, port=args.port) as server:
-        with _live(newest, server.url, quiet=args.json), embedded:
-            embedded.play(source, speed=args.speed)
+        with _archive(args.archive) as (archive, staging):
+            embedded = Embedded(outputs, policy=policy, archive=ArchiveWriter(staging))
+            table.set_counters(embedded.counters)
+            with _live(newest, server.url, quiet=args.json), embedded:
+                embedded.play(source, speed=args.speed)
         _report(args, embedded, newest.points(), archive=archive, url=server.url)
         if args.keep:
             _wait(server.url)
     complete = embedded.agent.value(catalogue.AGENT_SPANS_DROPPED) == 0
     return 0 if complete else 3
+
+
+@contextmanager
+def _archive(chosen: Path | None) -> Iterator[tuple[Path, Path]]:
+    """The archive and where to write for it; a demo that fails leaves neither behind."""
+    from spanlite.cli.output import staged_archive
+
+    with ExitStack() as stack:
+        root = chosen
+        if root is None:
+            root = Path(tempfile.mkdtemp(prefix="spanlite-demo-"))
+            stack.callback(shutil.rmtree, root, ignore_errors=True)
+        with staged_archive(root) as staging:
+            yield root, staging
+        stack.pop_all()
 
 
 @contextmanager
@@ -143,10 +160,9 @@ def _report(args: argparse.Namespace, embedded: Embedded, points: list[Point], *
         "query": QUERY.format(archive=archive),
     }
     if args.json:
-        print(json.dumps({**facts, **summary_json(points)}, indent=2))
+        print(json.dumps({**facts, **summary_json(points)}, indent=2), flush=True)  # --keep goes on for long
         return
     console = Console(width=None if sys.stdout.isatty() else 120)
-    console.print(draw(points))
     spans = facts["spans_sent"]
     dropped = sum(facts["spans_dropped"].values())
     wire, parquet = (facts[name] / max(spans, 1) for name in ("wire_bytes", "archive_bytes"))
@@ -157,7 +173,11 @@ def _report(args: argparse.Namespace, embedded: Embedded, points: list[Point], *
         "a query to try in DuckDB:",
         facts["query"],
     )
-    console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
+    with console.capture() as text:  # rich by itself would end the program when the reader of a pipe has left
+        console.print(draw(points))
+        console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
+    sys.stdout.write(text.get())
+    sys.stdout.flush()
 
 
 def _wait(url: str) -> None:

@@ -53,12 +53,7 @@ def run(args: argparse.Namespace) -> int:
     from spanlite.pipeline.embedded import Outputs
     from spanlite.pipeline.windows import WindowPolicy
 
-    if not (args.archive or args.points or args.batches):
-        raise UsageError("nothing to do: name one or more of --archive DIR, --points FILE, --batches FILE")
-    if args.json and str(args.points) == "-":
-        raise UsageError("--json and --points - would both write to stdout; give the points a file")
-    if args.buckets < 1 or args.buckets & (args.buckets - 1):
-        raise UsageError(f"--buckets must be a power of two, not {args.buckets}")
+    _check_flags(args)
     policy = WindowPolicy(
         width_ns=parse_duration_ns(args.window),
         lateness_ns=parse_duration_ns(args.lateness) if args.lateness else None,
@@ -86,6 +81,19 @@ def run(args: argparse.Namespace) -> int:
             f"{account['spans_sent']} spans delivered; dropped: {account['spans_dropped'] or 'none'}", file=sys.stderr
         )
     return 3 if set(account["spans_dropped"]) - set(REASONS) else 0
+
+
+def _check_flags(args: argparse.Namespace) -> None:
+    if not (args.archive or args.points or args.batches):
+        raise UsageError("nothing to do: name one or more of --archive DIR, --points FILE, --batches FILE")
+    if args.batches and args.batches == args.points:
+        raise UsageError(f"--points and --batches would both write to {args.points}; give them two files")
+    if args.json and "-" in (str(args.points), str(args.batches)):
+        raise UsageError("--json and - would both write to stdout; give the points or batches a file")
+    if args.top_k < 0:
+        raise UsageError(f"--top-k must be 0 or more, not {args.top_k}")
+    if args.buckets < 1 or args.buckets & (args.buckets - 1):
+        raise UsageError(f"--buckets must be a power of two, not {args.buckets}")
 
 
 def _account(embedded: Embedded) -> dict[str, Any]:

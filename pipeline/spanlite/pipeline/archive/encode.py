@@ -178,7 +178,7 @@ def _batch_values(column: Column, batches: Any) -> _Values:
     if column.name == "sampling":
         return _texts([batch.sampling.name.lower() for batch in batches], pa.string())
     field = "sequence" if column.name == "batch_sequence" else column.name
-    return np.array([getattr(batch, field) for batch in batches], dtype=column.type.to_pandas_dtype()), None
+    return np.array([getattr(batch, field) for batch in batches], dtype=np.dtype(str(column.type))), None
 
 
 def _texts(values: list[Any], kind: Any) -> _Values:
