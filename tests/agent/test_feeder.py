@@ -68,7 +68,7 @@ def test_a_recording_is_sent_as_a_collector_would(
     recording: Recording, listener: _Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """HELLO, CLOCK, NAMES, buffers, STATS, BYE, numbered without a gap; the buffers make up the recorded bytes."""
-    monkeypatch.setattr(feeder, "BUFFER_BYTES", 100_000)
+    monkeypatch.setattr(feeder, "WHOLE_BYTES", 100_000)
     told: list[tuple[int, int]] = []
     feed(recording, listener.path, clock=ManualClock(), progress=lambda done, most: told.append((done, most)))
     listener.join()

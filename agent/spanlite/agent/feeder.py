@@ -15,6 +15,9 @@ from spanlite.contract.names import clean_text
 from spanlite.runtime.clock import Clock
 
 BUFFER_BYTES = 1 << 20
+"""Of one frame while a recording is paced."""
+WHOLE_BYTES = 32 << 20
+"""Of one frame at full speed: most recordings fit one, so nothing depends on the order of their buffers."""
 
 
 class FrameWriter:
@@ -98,7 +101,7 @@ def _paced(recording: Recording, clock: Clock, speed: float) -> Iterator[memoryv
     layout = recording.layout()
     began_ns: int | None = None
     started_ns = clock.monotonic_ns()
-    for piece in chunks(recording, BUFFER_BYTES):
+    for piece in chunks(recording, BUFFER_BYTES if speed > 0 else WHOLE_BYTES):
         kernels = decode(piece, layout).kernels if speed > 0 else None
         if kernels is not None and len(kernels):
             if began_ns is None:

@@ -41,19 +41,19 @@ def encode_body(columns: SpanColumns, first_start_ns: int) -> bytes:
         traces=encode_traces(columns.traces),
         gap=column_message(pack_zigzag(_gaps(columns, first_start_ns))),
         duration=column_message(pack(columns.duration_ns)),
-        config=column_message(pack(columns.config.astype(np.int64))),
-        place=column_message(pack(columns.place.astype(np.int64))),
-        node=column_message(pack(columns.node.astype(np.int64))),
-        kind=column_message(pack(kind.astype(np.int64))),
-        stage=column_message(pack(columns.stage.astype(np.int64))),
-        trace=column_message(pack(columns.trace.astype(np.int64) + 1)),
+        config=column_message(pack(columns.config)),
+        place=column_message(pack(columns.place)),
+        node=column_message(pack(columns.node)),
+        kind=column_message(pack(kind)),
+        stage=column_message(pack(columns.stage)),
+        trace=column_message(pack(columns.trace + np.int32(1))),
         parent=column_message(pack_zigzag(_steps(columns.parent + 1))),
         correlation=column_message(pack_zigzag(_steps(columns.correlation))),
         bytes=column_message(pack(columns.bytes[_moves_bytes(kind)])),
         range_number=column_message(pack(columns.range_number[kind == Kind.RANGE])),
     )
     if len(columns) and not (columns.weight == 1).all():
-        message.weight.CopyFrom(column_message(pack(columns.weight.astype(np.int64))))
+        message.weight.CopyFrom(column_message(pack(columns.weight)))
     return message.SerializeToString(deterministic=True)
 
 

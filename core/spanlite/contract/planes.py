@@ -11,6 +11,7 @@ from spanlite.contract.columns import Int64, UInt64
 from spanlite.contract.errors import BatchError
 
 WIDTHS = (0, 1, 2, 4, 8)
+_WIDTH_OF_BYTES = (0, 1, 2, 4, 4, 8, 8, 8, 8)
 
 
 class Planes(NamedTuple):
@@ -35,17 +36,27 @@ def unzigzag(raw: NDArray[np.unsignedinteger[Any]]) -> Int64:
     return sign.view(f"<i{raw.dtype.itemsize}").astype(np.int64, copy=False)
 
 
-def pack(values: Int64) -> Planes:
-    """Packs signed values against their smallest one."""
+def pack(values: NDArray[np.integer[Any]]) -> Planes:
+    """Packs integers of any type (uint64 goes by its bits as int64) against their smallest one."""
+    if values.dtype == np.uint64:
+        values = values.view(np.int64)
     if len(values) == 0:
         return Planes(0, 0, b"")
-    base = int(values.min())
-    return _split((values.view(np.uint64) - np.uint64(base & 0xFFFFFFFFFFFFFFFF)), base)
+    base, most = int(values.min()), int(values.max())
+    if base == most:
+        return Planes(0, base, b"")
+    # Narrow types stay narrow, which moves fewer bytes, unless the difference would not fit them.
+    if values.dtype.itemsize < 8 and most - base >= 1 << (8 * values.dtype.itemsize - 1):
+        values = values.astype(np.int64)
+    if values.dtype.itemsize == 8:
+        return _split(values.view(np.uint64) - np.uint64(base & 0xFFFFFFFFFFFFFFFF), most - base, base)
+    return _split(values - values.dtype.type(base), most - base, base)
 
 
 def pack_zigzag(values: Int64) -> Planes:
     """Packs values that lie around zero."""
-    return _split(zigzag(values), 0)
+    raw = zigzag(values)
+    return _split(raw, int(raw.max()) if len(raw) else 0, 0)
 
 
 def unpack(planes: Planes, rows: int, column: str) -> Int64:
@@ -91,13 +102,15 @@ def unpack_zigzag(planes: Planes, rows: int, column: str) -> Int64:
     return unzigzag(_join(planes, rows, column))
 
 
-def _split(raw: UInt64, base: int) -> Planes:
-    most = int(raw.max()) if len(raw) else 0
-    width = next(w for w in WIDTHS if most < 1 << (8 * w))
+def _split(raw: NDArray[np.integer[Any]], most: int, base: int) -> Planes:
+    """Planes of values 0 … most."""
+    width = _WIDTH_OF_BYTES[(most.bit_length() + 7) // 8]
     if width == 0:
         return Planes(0, base, b"")
     narrow = raw.astype(f"<u{width}")
-    return Planes(width, base, np.ascontiguousarray(narrow.view(np.uint8).reshape(-1, width).T).tobytes())
+    if width == 1:
+        return Planes(1, base, narrow.tobytes())
+    return Planes(width, base, narrow.view(np.uint8).reshape(-1, width).T.tobytes())
 
 
 def _check(planes: Planes, rows: int, column: str) -> None:

@@ -45,7 +45,7 @@ def encode_table(table: Table) -> dict[str, Any]:
         if len(table) and not any(differs[offset : offset + field.itemsize]):  # most fields of most tables: one value
             columns[name] = batch_pb2.Column(base=int(table[name][:1].astype(np.int64)[0]))
         else:
-            columns[name] = column_message(pack(table[name].astype(np.int64)))
+            columns[name] = column_message(pack(table[name]))
     return {"rows": len(table), **columns}
 
 
@@ -54,7 +54,7 @@ def encode_traces(table: Table) -> batch_pb2.Traces:
     return batch_pb2.Traces(
         rows=len(table),
         ids=table["id"].tobytes(),
-        remote_parent=column_message(pack(table["remote_parent"].view(np.int64))),
+        remote_parent=column_message(pack(table["remote_parent"])),
         start_unix_ns=column_message(pack(table["start_ns"])),
     )
 
