@@ -27,7 +27,7 @@ sys.path[:0] = [str(_ROOT), *(str(_ROOT / part) for part in ("proto", "core", "a
 
 from benchmarks._table import Figure, best_s, json_path, show  # noqa: E402 - the source roots come first
 from spanlite.agent.counts import AgentCounts  # noqa: E402
-from spanlite.agent.feeder import BUFFER_BYTES, hello  # noqa: E402
+from spanlite.agent.feeder import WHOLE_BYTES, hello  # noqa: E402
 from spanlite.agent.frames import Clock, Frame, Header, pack_clock, pack_names, pack_text  # noqa: E402
 from spanlite.agent.process import TracedProcess  # noqa: E402
 from spanlite.agent.recording import chunks, read_recording  # noqa: E402
@@ -62,7 +62,7 @@ def recorded_batches(path: Path) -> Iterator[Batch]:
     frames: list[tuple[Frame, bytes]] = [
         (Frame.CLOCK, pack_clock(reading)),
         (Frame.NAMES, pack_names(recording.names)),
-        *((Frame.BUFFER, bytes(piece)) for piece in chunks(recording, BUFFER_BYTES)),
+        *((Frame.BUFFER, bytes(piece)) for piece in chunks(recording, WHOLE_BYTES)),
     ]
     for number, (kind, payload) in enumerate(frames, start=1):
         yield from process.take(Header(kind, len(payload), number), payload)
