@@ -32,8 +32,10 @@ _DAY = 86_400 * 10**9
         (1, 2, "implausible_clock"),
         (_NOW - _DAY, _NOW, None),
         (_NOW - _DAY - 1, _NOW, "implausible_clock"),
-        (_NOW + _DAY, _NOW + _DAY + 1, None),
-        (_NOW + _DAY + 1, _NOW + _DAY + 2, "implausible_clock"),
+        (_NOW + _DAY - 1, _NOW + _DAY, None),
+        (_NOW, _NOW + _DAY + 1, "implausible_clock"),
+        (_NOW, 2**63 - 1, "implausible_clock"),
+        (_NOW + _DAY, _NOW + _DAY + 2, "implausible_clock"),
         (2**63 - 2, 2**63 - 1, "implausible_clock"),
     ],
 )

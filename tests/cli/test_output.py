@@ -63,6 +63,13 @@ def test_a_full_device_is_a_usage_error() -> None:
         stream.write("x")
 
 
+def test_a_device_is_written_to_and_stays_one() -> None:
+    """Proves that what is no regular file is not replaced."""
+    with whole_file(Path("/dev/null")) as stream:
+        stream.write("x")
+    assert Path("/dev/null").is_char_device()
+
+
 def test_an_archive_is_published_at_the_end(tmp_path: Path) -> None:
     """Proves that the files move at once, and that no staging folder stays."""
     root = tmp_path / "a" / "b"

@@ -30,7 +30,7 @@ def validate(
 
     A row is refused under the first reason that fits: ``zero_timestamp`` (start or end is 0), ``sentinel`` (start or
     end is 2^63 or more, as unsigned), ``negative_duration`` (end before start), ``zero_duration`` (end equals start),
-    ``implausible_clock`` (start further than ``horizon_ns`` from ``now_ns``, either way).
+    ``implausible_clock`` (it starts more than ``horizon_ns`` before ``now_ns`` or ends more than that after it).
 
     Args:
         start: ns, int64 or uint64 of [rows].
@@ -50,7 +50,7 @@ def validate(
         (ZERO_DURATION, finish == begin),
     ]
     if now_ns is not None:
-        tests.append((IMPLAUSIBLE_CLOCK, (begin < now_ns - horizon_ns) | (begin > now_ns + horizon_ns)))
+        tests.append((IMPLAUSIBLE_CLOCK, (begin < now_ns - horizon_ns) | (finish > now_ns + horizon_ns)))
     keep = np.ones(begin.shape, np.bool_)
     rejected: dict[str, int] = {}
     for reason, unfit in tests:
