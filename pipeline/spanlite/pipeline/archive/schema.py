@@ -52,10 +52,11 @@ class Column:
 _ID = pa.binary(16)
 _TEXT = pa.string()
 _DELTA = "DELTA_BINARY_PACKED"
+_PLAIN = "PLAIN"
 
 COLUMNS: tuple[Column, ...] = (
     Column("start_ns", pa.int64(), "row", encoding=_DELTA),
-    Column("duration_ns", pa.int64(), "row", encoding=_DELTA),
+    Column("duration_ns", pa.int64(), "row", encoding=_PLAIN),
     Column("kind", _TEXT, "row"),
     Column("kernel", _TEXT, "config"),
     Column("name", _TEXT, "config"),
