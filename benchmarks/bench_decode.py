@@ -12,14 +12,13 @@ import argparse
 import json
 import struct
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 _ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(_ROOT / part) for part in ("proto", "core", "agent")]
+sys.path.insert(0, str(_ROOT))
 
+from benchmarks._table import best_s  # noqa: E402
 from spanlite.agent.activity import decode  # noqa: E402 - the source roots come first
 from spanlite.agent.layouts import Layout  # noqa: E402
 from spanlite.agent.recording import check_counts, chunks, read_recording  # noqa: E402
@@ -27,15 +26,6 @@ from spanlite.agent.validate import validate  # noqa: E402
 from spanlite.agent.walk import walk  # noqa: E402
 
 _BUFFER_BYTES = 8 << 20
-
-
-def _best_s(call: Callable[[], object], runs: int = 9) -> float:
-    best = float("inf")
-    for _ in range(runs):
-        begin = time.perf_counter()
-        call()
-        best = min(best, time.perf_counter() - begin)
-    return best
 
 
 def _one_by_one(data: bytes, layout: Layout) -> int:
@@ -60,11 +50,11 @@ def measure(path: Path) -> dict[str, Any]:
         "mib": len(data) / 2**20,
         "records": records,
         "kernels": len(activity.kernels),
-        "walk_ms": 1e3 * _best_s(lambda: walk(data, layout)),
-        "decode_ms": 1e3 * _best_s(lambda: decode(data, layout)),
-        "buffers_ms": 1e3 * _best_s(lambda: [decode(piece, layout) for piece in pieces]),
-        "validate_ms": 1e3 * _best_s(lambda: validate(start, end, now_ns=now)),
-        "struct_ms": 1e3 * _best_s(lambda: _one_by_one(data, layout), runs=2),
+        "walk_ms": 1e3 * best_s(lambda: walk(data, layout)),
+        "decode_ms": 1e3 * best_s(lambda: decode(data, layout)),
+        "buffers_ms": 1e3 * best_s(lambda: [decode(piece, layout) for piece in pieces]),
+        "validate_ms": 1e3 * best_s(lambda: validate(start, end, now_ns=now)),
+        "struct_ms": 1e3 * best_s(lambda: _one_by_one(data, layout), runs=2),
     }
 
 

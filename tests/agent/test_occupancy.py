@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from spanlite.agent.occupancy import Limiter, occupancy, sm_limits, supported_capabilities
+from spanlite.agent.occupancy import occupancy, sm_limits, supported_capabilities
+from spanlite.contract.columns import Limiter
 from spanlite.contract.errors import UsageError
 
 INT_MAX = 2**31 - 1

@@ -6,7 +6,6 @@ docs/occupancy.md tells where every number comes from and where the two differ.
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from spanlite.contract.columns import Limiter
 from spanlite.contract.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,17 +26,6 @@ IntColumn = NDArray[np.int64]
 WARP_SIZE: Final = 32
 _KIB: Final = 1024
 _VALUE_CAP: Final = 2**31 - 1  # larger inputs fit no GPU; the cap keeps every product inside int64
-
-
-class Limiter(enum.IntEnum):
-    """The resource that sets the occupancy; of several with the same limit, the smallest value here is named."""
-
-    NONE = 0  # not computed: for callers that know no limits for a GPU
-    WARPS = 1
-    BLOCKS = 2
-    REGISTERS = 3
-    SHARED_MEMORY = 4
-    BARRIERS = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,7 +207,7 @@ PIPELINE_WINDOWS_CLOSED = _add("spanlite_pipeline_windows_closed_total", "Window
 PIPELINE_POINTS_EMITTED = _add("spanlite_pipeline_points_emitted_total", "Metric points handed on.", group=_PIPELINE)
 PIPELINE_LAST_EVENT = _add(
     "spanlite_pipeline_last_event_timestamp_seconds",
-    "End of the newest span that a step has handled, as Unix time.",
+    "Start of the newest span that a step has handled, as Unix time.",
     group=_PIPELINE,
     labels=("stage",),
     unit="seconds",

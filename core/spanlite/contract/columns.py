@@ -43,7 +43,10 @@ class SamplingMode(IntEnum):
 
 
 class Limiter(IntEnum):
-    """The resource that limits theoretical occupancy; the values of proto OccupancyLimiter."""
+    """The resource that limits theoretical occupancy; the values of proto OccupancyLimiter.
+
+    Of several with the same limit the smallest value here is named; NONE where no limits are known.
+    """
 
     NONE = 0
     WARPS = 1

@@ -33,7 +33,7 @@ class Series(NamedTuple):
     """Identity of a series; hashable, and the same for the same work in every run.
 
     `kernel` is the bounded id, `name` the full one. The series "other" that takes what top-K leaves over has
-    kernel "other", an empty name and an empty launch.
+    kernel "other", an empty name, and of the launch only max_warps and copy_kind.
     """
 
     gpu_uuid: str

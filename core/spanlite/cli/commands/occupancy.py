@@ -92,7 +92,7 @@ def _single(args: argparse.Namespace) -> int:
 
 
 def _report(result: Occupancy) -> dict[str, int | float | str]:
-    from spanlite.agent.occupancy import Limiter
+    from spanlite.contract.columns import Limiter
 
     names = (
         *(f"blocks_by_{name}" for name in _LIMITS),
