@@ -12,6 +12,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PB_CURRENT := build/venv-protobuf-current
+FLINK := build/venv-flink
+# PyFlink runs on Python 3.10 to 3.12; `make FLINK_PYTHON=… flink-venv` chooses one.
+FLINK_PYTHON ?= $(shell for p in python3.11 python3.12 python3.10 python3; do \
+  "$$p" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 13))' 2>/dev/null && echo "$$p" && break; done)
+STACK_KAFKA_PORT ?= 9092
+STACK_FLINK_PORT ?= 8081
+STACK_PROMETHEUS_PORT ?= 9090
 PIP := -m pip --disable-pip-version-check --quiet
 
 PROTOS := $(wildcard proto/spanlite/v1/*.proto)
@@ -41,7 +48,7 @@ demo: setup ## Recorded H200 serving run through the whole pipeline, in the term
 
 .PHONY: debian
 debian:
-	@tests/setup-debian.sh prometheus g++
+	@tests/setup-debian.sh prometheus g++ openjdk-17-jre-headless maven
 
 .PHONY: test
 test: setup debian ## All tests, with a coverage report
@@ -93,7 +100,29 @@ $(PB_CURRENT)/.installed: pyproject.toml | $(INSTALLED)
 	$(PB_CURRENT)/bin/python $(PIP) install 'protobuf>=7' numpy zstandard pycxxfilt pytest pytest-timeout hypothesis
 	@touch $@
 
+.PHONY: jars
+jars: setup debian ## Fetch the jars of pipeline/pom.xml (Kafka, Flink's connectors); nothing when they are current
+	@$(BIN)/python -m tests.stack.jars
+
+.PHONY: flink-venv
+flink-venv: $(FLINK)/.installed ## Make build/venv-flink with PyFlink and spanlite (editable), for the stream jobs
+
+$(FLINK)/.installed: pyproject.toml
+	@test -n "$(FLINK_PYTHON)" || { echo "PyFlink needs Python 3.10 to 3.12; install one or pass FLINK_PYTHON=…" >&2; exit 1; }
+	test -x $(FLINK)/bin/python || $(FLINK_PYTHON) -m venv $(FLINK)
+	$(FLINK)/bin/python $(PIP) install --editable '.[flink]'
+	@touch $@
+
+.PHONY: stack
+stack: jars flink-venv ## Kafka, Flink and Prometheus on loopback, as daemons (docs/stack.md)
+	@$(BIN)/python -m tests.stack.local up --kafka-port $(STACK_KAFKA_PORT) --flink-port $(STACK_FLINK_PORT) --prometheus-port $(STACK_PROMETHEUS_PORT)
+
+.PHONY: stack-down
+stack-down: setup ## Stop what `make stack` started; data and logs stay
+	@$(BIN)/python -m tests.stack.local down
+
 .PHONY: clean
 clean: ## Remove everything that can be made again
+	@test ! -e build/stack/run/daemons.json || $(BIN)/python -m tests.stack.local down
 	rm -rf $(VENV) build dist coverage.xml .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Installs the Debian packages named as arguments, if they are missing and this may be done; else says what to install.
-# Used by the Makefile: `prometheus` (a real server scrapes the exporter in a test) and `g++` (compiles NVIDIA's
-# cuda_occupancy.h, an independent judge of the occupancy model).
+# Used by the Makefile: `prometheus` (a real server scrapes the exporter in a test), `g++` (compiles NVIDIA's
+# cuda_occupancy.h, an independent judge of the occupancy model), and a JVM with Maven (Kafka and Flink).
 set -euo pipefail
 
 # A package counts as there when its program is, however it came.
 present() {
   case "$1" in
+    openjdk-*) command -v java >/dev/null 2>&1 ;;
+    maven) command -v mvn >/dev/null 2>&1 ;;
     python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
     *) command -v "$1" >/dev/null 2>&1 ;;
   esac

@@ -284,6 +284,38 @@ def test_stopping_waits_for_connected_peers(agent: _Agent) -> None:
     assert not agent.path.exists()
 
 
+def test_a_peer_that_stays_is_hung_up_on_after_the_grace(agent: _Agent) -> None:
+    """An agent that must end does not wait for a process that runs for weeks; what it sent until then is worked off."""
+    peer = agent.connect()
+    peer.sendall(_HELLO + _NAMES + _buffer(1, 2) + _buffer(2, 3)[:50])
+    assert agent.producer.arrived.wait(60)
+    agent.server.stop(0.0)
+    assert [batch.columns.correlation.tolist() for batch in agent.producer.batches] == [[1]]
+    assert not agent.path.exists()
+    _until_closed(peer)
+
+
+def test_a_socket_that_a_killed_agent_left_is_taken_over(agent: _Agent, tmp_path: Path) -> None:
+    """Nobody listens on it any more: the next agent starts without help."""
+    path = tmp_path / "stale.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as gone:
+        gone.bind(str(path))
+    server = AgentServer(path, agent.producer, ManualClock(), AgentCounts())
+    server.start()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+        peer.connect(str(path))
+    server.stop()
+
+
+def test_a_file_in_the_sockets_place_is_left_alone(agent: _Agent, tmp_path: Path) -> None:
+    """A slip in the path must not cost a file."""
+    path = tmp_path / "notes"
+    path.write_text("mine")
+    with pytest.raises(UsageError, match="choose another socket path"):
+        AgentServer(path, agent.producer, ManualClock(), AgentCounts()).start()
+    assert path.read_text() == "mine"
+
+
 def test_threads_of_peers_that_left_are_not_kept(agent: _Agent) -> None:
     """An agent that runs for weeks does not remember every process it ever served."""
     for _ in range(20):

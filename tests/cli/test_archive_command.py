@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -98,3 +102,89 @@ def test_no_archive_is_an_error(tmp_path: Path) -> None:
     for action in ("ls", "verify", "compact"):
         with pytest.raises(ArchiveError, match="none: no such folder"):
             command(action, str(tmp_path / "none"))
+
+
+def test_every_belongs_to_compact_and_is_a_duration(folder: Path) -> None:
+    """Else it would be ignored, or the schedule be another one than was meant."""
+    with pytest.raises(UsageError, match="--every belongs to"):
+        command("verify", str(folder), "--every", "10m")
+    with pytest.raises(UsageError, match="'often' is no duration"):
+        command("compact", str(folder), "--every", "often")
+
+
+class Ending(ManualClock):
+    """A clock whose process gets SIGTERM at some time; `at` runs whatever is due at a time, in seconds."""
+
+    def __init__(self, unix_ns: int, end_s: float, at: dict[int, Callable[[], object]] | None = None) -> None:
+        super().__init__(unix_ns)
+        self._end_ns = round(end_s * 1e9)
+        self._at = dict(at or {})
+
+    def sleep_s(self, seconds: float) -> None:
+        super().sleep_s(seconds)
+        for due in [due for due in self._at if due * 10**9 <= self.monotonic_ns()]:
+            self._at.pop(due)()
+        if self.monotonic_ns() >= self._end_ns:
+            signal.raise_signal(signal.SIGTERM)
+
+
+def schedule(clock: ManualClock, *argv: str) -> int:
+    """Runs a schedule until the clock ends it."""
+    parser = argparse.ArgumentParser()
+    archive.add_arguments(parser)
+    return archive.run(parser.parse_args(["compact", *argv]), clock)
+
+
+def test_a_schedule_compacts_round_by_round_until_sigterm(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rounds at 0, 10 and 20 minutes; the hour is closed and settled from the second one on; exit 0."""
+    before = signal.getsignal(signal.SIGTERM)
+    clock = Ending(HOUR_NS + 60 * 10**9, 1500)
+    assert schedule(clock, str(folder), "--every", "10m", "--json") == 0
+    assert signal.getsignal(signal.SIGTERM) is before
+    rounds = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [entry["unix_ns"] - HOUR_NS for entry in rounds] == [60 * 10**9, 660 * 10**9, 1260 * 10**9]
+    assert [entry["partitions"] for entry in rounds] == [0, 1, 0]
+    assert {key: rounds[1][key] for key in ("files_before", "files_after", "spans", "duplicates")} == {
+        "files_before": 2,
+        "files_after": 1,
+        "spans": 6,
+        "duplicates": 0,
+    }
+    assert len(list(folder.rglob("*.parquet"))) == 1
+
+
+def test_a_schedule_says_a_line_for_each_round(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """For people: when, how much, in UTC."""
+    assert schedule(Ending(3 * HOUR_NS, 1), str(folder), "--every", "10m") == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("1970-01-01T03:00:00Z: 1 partitions, 2 files, ")
+    assert line.endswith(
+        " -> 1 files, {:,} bytes, 6 spans in 0.0 s".format(next(folder.rglob("*.parquet")).stat().st_size)
+    )
+
+
+def test_a_round_that_fails_is_told_and_tried_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that cannot be read comes and goes; the first round of all must succeed."""
+    bad = next(folder.rglob("*.parquet")).with_name("compact-bad.parquet")
+    at: dict[int, Callable[[], object]] = {5: lambda: bad.write_bytes(b"no Parquet"), 15: bad.unlink}
+    assert schedule(Ending(3 * HOUR_NS, 25, at), str(folder), "--every", "10s", "--json") == 0
+    said = capsys.readouterr()
+    assert [json.loads(line)["partitions"] for line in said.out.splitlines()] == [1, 0]
+    assert said.err.count("\n") == 1
+    assert said.err.startswith(f"spanlite: {bad}: cannot be read as Parquet")
+    with pytest.raises(ArchiveError, match="no such folder"):
+        schedule(Ending(0, 1), str(folder / "none"), "--every", "10s")
+
+
+def test_a_real_schedule_ends_cleanly_on_sigterm(folder: Path) -> None:
+    """The command as a process: a line, then SIGTERM while it waits for the next round, then exit 0."""
+    words = ["archive", "compact", str(folder), "--every", "1h"]
+    code = "import sys; from spanlite.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *words], stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": ":".join(sys.path)}
+    ) as child:
+        assert child.stdout is not None
+        assert "1 partitions, 2 files, " in child.stdout.readline()
+        child.terminate()
+        assert child.stdout.read() == ""
+        assert child.wait(30) == 0

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -31,7 +31,7 @@ STREAMS = DATA / "h200" / "streams-cupti130500.bin.xz"
 class FullDisk(ArchiveWriter):
     """An archive whose disk is full from the start."""
 
-    def flush(self) -> list[Path]:
+    def flush(self) -> NoReturn:
         raise ArchiveError("disk full; free space")
 
 

@@ -117,8 +117,22 @@ def test_ready_only_once_there_is_something_to_tell(make_point: MakePoint) -> No
     table = PointTable()
     with MetricsServer(table, port=0) as server:
         assert (ask(server, "/-/ready")[0], ask(server, "/-/healthy")[0]) == (503, 200)
+        status, headers, body = ask(server, "/metrics")
+        assert (status, headers["Content-Type"]) == (503, "text/plain; charset=utf-8")
+        assert body == b"no metrics yet; /-/ready tells when\n"
         table.put([])
-        assert ask(server, "/-/ready")[0] == 200
+        assert (ask(server, "/-/ready")[0], ask(server, "/metrics")[0]) == (200, 200)
+
+
+def test_an_owner_says_when_the_table_is_whole(table: PointTable) -> None:
+    """Proves that half a table, in which counters seem to have fallen, is not shown and not counted as an answer."""
+    whole: list[int] = []
+    with MetricsServer(table, port=0, ready=lambda: bool(whole)) as server:
+        assert (ask(server, "/-/ready")[0], ask(server, "/metrics")[0]) == (503, 503)
+        whole.append(1)
+        status, _, body = ask(server, "/metrics")
+    assert status == 200
+    assert b'spanlite_exporter_scrapes_total{format="text"} 1.0' in body
 
 
 def test_one_connection_serves_many_scrapes(server: MetricsServer) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -16,6 +17,7 @@ from spanlite.pipeline.archive.read import read_batches
 from spanlite.pipeline.archive.write import ArchiveWriter
 from spanlite.pipeline.embedded import EmbeddedPipeline, Outputs, drain
 from spanlite.pipeline.windows import WindowPolicy
+from spanlite.runtime.clock import ManualClock
 from spanlite.transport.ports import Record
 from tests.pipeline.conftest import Span, brute_force, make_batch, plain
 
@@ -91,7 +93,7 @@ def run(
 
 def assert_conserved(counts: dict[str, float]) -> None:
     """The sum that docs/metrics.md promises."""
-    parts = ("spans_folded", "spans_ignored/range", "spans_ignored/duplicate", "late_spans")
+    parts = ("spans_folded", "spans_ignored/range", "spans_ignored/duplicate")
     assert counts["spans_received"] == sum(counts[part] for part in parts)
 
 
@@ -157,8 +159,8 @@ def test_redelivery_counts_once(tmp_path: Path) -> None:
     assert_conserved(counts)
 
 
-def test_late_spans_miss_their_window_but_not_the_archive(tmp_path: Path) -> None:
-    """Proves the count span by span: a second after the watermark has left it, a window takes nothing more."""
+def test_late_spans_are_told_at_once_and_add_up(tmp_path: Path) -> None:
+    """Proves that what comes for a closed window is a point of its own, in the totals, the count and the archive."""
     policy = WindowPolicy(width_ns=SECOND_NS, lateness_ns=SECOND_NS)
     on_time = [spans(0.5), spans(2.5, row=10), spans(1.9, row=30)]
     late = [spans(0.9, row=20), spans(0.1, row=40)]
@@ -168,11 +170,18 @@ def test_late_spans_miss_their_window_but_not_the_archive(tmp_path: Path) -> Non
     values = [encoded(some, sequence=at) for at, some in enumerate(order)]
     pipeline = EmbeddedPipeline(Queue(*values), collected.outputs(), policy=policy, archive=archive)
     assert pipeline.run_once(0) == 5
-    assert plain(collected.windows) == brute_force(on_time[0], SECOND_NS), "closed on the way"
+    parts = [collected.windows[at : at + 3] for at in range(0, 9, 3)]
+    assert [plain(part) for part in parts] == [brute_force(some, SECOND_NS) for some in (on_time[0], *late)]
     pipeline.finish()
-    assert plain(collected.windows) == brute_force([span for some in on_time for span in some], SECOND_NS)
+    assert plain(collected.windows[9:]) == brute_force([*on_time[1], *on_time[2]], SECOND_NS)
+    newest = {point.series: point for point in collected.totals}
+    everything = [span._replace(start_ns=span.start_ns % SECOND_NS) for some in order for span in some]
+    assert {s: (p.count, p.sum_ns) for s, p in newest.items()} == {
+        series: (what.count, what.sum_ns) for (_, series), what in brute_force(everything, SECOND_NS).items()
+    }
+    assert {(p.window_start_ns, p.window_end_ns) for p in newest.values()} == {(0, 3 * SECOND_NS)}
     counts = counted(pipeline)
-    assert (counts["late_spans"], counts["spans_folded"], counts["spans_archived"]) == (20, 30, 50)
+    assert (counts["late_spans"], counts["spans_folded"], counts["spans_archived"]) == (20, 50, 50)
     assert_conserved(counts)
 
 
@@ -185,7 +194,72 @@ def test_how_many_records_come_at_once_decides_nothing(at_once: int, monkeypatch
     values = [encoded(spans(start, row=10 * at), sequence=at) for at, start in enumerate(starts)]
     collected, counts = run(*values, policy=policy)
     assert counts["late_spans"] == 20
-    assert sum(point.count for point in collected.windows) == 30
+    assert sum(point.count for point in collected.windows) == 50
+    # Closings of 0.5 (by 2.5) and of 1.5 and 2.5 (by 3.5), 0.9 late in between, 3.5 at the end; three kernels each.
+    assert [point.window_start_ns // SECOND_NS for point in collected.windows[::3]] == [0, 0, 1, 2, 3]
+
+
+def test_no_producer_makes_another_late() -> None:
+    """Proves that of two producers a day apart each closes its windows by its own spans, in any interleaving."""
+    policy = WindowPolicy(width_ns=SECOND_NS, lateness_ns=1)
+    starts = (0.5, 1.5, 3.5, 4.5)
+    near = [encoded(spans(at, row=round(at * 100)), sequence=n) for n, at in enumerate(starts)]
+    day_s = 86_400
+    ahead = [
+        encoded(spans(day_s + at, row=10_000 + round(at * 100)), sequence=n, producer=b"producer-2......")
+        for n, at in enumerate(starts)
+    ]
+    alone = [run(*values, policy=policy)[0].windows for values in (near, ahead)]
+    together, counts = run(*(value for pair in zip(near, ahead, strict=True) for value in pair), policy=policy)
+    assert counts["late_spans"] == 0
+    for part in alone:
+        mine = [point for point in together.windows if (point.window_start_ns > 10 * SECOND_NS) == (part is alone[1])]
+        assert [plain([point]) for point in mine] == [plain([point]) for point in part]
+    assert_conserved(counts)
+
+
+def test_an_idle_producer_s_windows_close_by_the_reader_s_clock() -> None:
+    """Proves that a silent producer's spans are told after `idle_ns`, not one nanosecond before, and no other's."""
+    clock = ManualClock()
+    policy = WindowPolicy(width_ns=SECOND_NS, lateness_ns=SECOND_NS, idle_ns=1000)
+    queue, collected = Queue(encoded(spans(0.5), sequence=0)), Collected()
+    pipeline = EmbeddedPipeline(queue, collected.outputs(), policy=policy, clock=clock)
+    pipeline.run_once(0)
+    clock.advance_ns(1000)
+    queue.waiting.append(Record("spans", 1, 0, b"", encoded(spans(0.2), sequence=0, producer=b"producer-2......")))
+    pipeline.run_once(0)
+    assert collected.windows == []
+    clock.advance_ns(1)
+    pipeline.run_once(0)
+    assert plain(collected.windows) == brute_force(spans(0.5), SECOND_NS)
+    queue.waiting.append(Record("spans", 2, 0, b"", encoded(spans(0.7, row=50), sequence=1)))
+    pipeline.run_once(0)
+    assert counted(pipeline)["late_spans"] == 10, "the window that idleness has closed stays closed"
+    clock.advance_ns(2000)
+    pipeline.run_once(0)
+    assert sum(point.spans for point in collected.windows) == 30
+    pipeline.finish()
+    assert sum(point.spans for point in collected.windows) == 30
+
+
+def test_totals_tell_when_they_began() -> None:
+    """Proves that the epoch is the wall clock at the start: a later run's points replace an earlier one's."""
+    collected = Collected()
+    clock = ManualClock(123)
+    pipeline = EmbeddedPipeline(Queue(encoded(spans(1), sequence=0)), collected.outputs(), policy=KEEP, clock=clock)
+    clock.advance_ns(5)
+    pipeline.run_once(0)
+    pipeline.finish()
+    assert {point.epoch for point in collected.totals} == {123}
+
+
+def test_what_no_agent_can_have_measured_is_refused() -> None:
+    """Proves that a batch whose sums would not fit is a dead letter and takes no sequence from a sound one."""
+    absurd = encoded([Span(0, 1 << 49)], sequence=0)
+    collected, counts = run(absurd, encoded(spans(1), sequence=0))
+    assert collected.dead == [(0, "total")]
+    assert counts["batches_rejected/total"] == 1
+    assert counts["spans_folded"] == 10
 
 
 def test_ranges_are_archived_and_not_folded(tmp_path: Path) -> None:
@@ -239,7 +313,7 @@ def test_an_archive_that_cannot_be_written_stops_the_pipeline(tmp_path: Path) ->
     """Proves that a failing flush comes out of `run_once` when the archive is due, and out of `finish` else."""
 
     class Full(ArchiveWriter):
-        def flush(self) -> list[Path]:
+        def flush(self) -> NoReturn:
             raise ArchiveError("disk full")
 
     value = encoded(spans(1), sequence=0)

@@ -200,3 +200,15 @@ def test_the_longest_running_kernels_of_a_recorded_run(recorded: list[Batch]) ->
     best = dict(time_ns.most_common(5))
     assert kept == {**best, OTHER: time_ns.total() - sum(best.values())}
     assert top.top.folded == len(time_ns) - 5
+
+
+def test_a_restored_kernel_keeps_its_series() -> None:
+    """After a restart those that have a series go on with it, `other` takes no place, and the rest goes to `other`."""
+    top = Top(2)
+    kept = [Span(0, kernel="a").series, Span(0, kernel="b").series, Span(0, kernel=OTHER).series]
+    top.top.restore(kept[at] for at in (2, 0, 1))
+    assert names(top.close(Span(0, 900, kernel="later"), Span(0, 1, kernel="a"), Span(0, 2, kernel="b"))) == [
+        (OTHER, 900),
+        ("b", 2),
+        ("a", 1),
+    ]

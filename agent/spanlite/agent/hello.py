@@ -9,6 +9,7 @@ from typing import NamedTuple
 from spanlite.agent.frames import unpack_text
 from spanlite.contract.batch import Gpu
 from spanlite.contract.errors import FrameError
+from spanlite.contract.names import clean_text
 
 _GPU_NUMBERS = ("compute_major", "compute_minor", "multiprocessors")
 
@@ -21,7 +22,7 @@ class Hello(NamedTuple):
         sizes: kind → bytes of a record, as the process saw them.
         session: 64 bits that no other process has.
         gpus: in order of their indexes, which are the device ids of records.
-        resource: OpenTelemetry resource attributes.
+        resource: OpenTelemetry resource attributes, each cut as names are.
     """
 
     cupti_version: int
@@ -44,7 +45,7 @@ def read_hello(payload: bytes) -> Hello:
             sizes={_number(key): _number(value) for key, value in _below("size.", said).items()},
             session=_session(said["session"]),
             gpus=_gpus(said),
-            resource=_below("resource.", said),
+            resource={key: clean_text(value) for key, value in _below("resource.", said).items()},
         )
     except (KeyError, ValueError) as error:
         raise FrameError("hello", f"HELLO lacks a value or holds a bad one: {error}") from error
@@ -58,7 +59,7 @@ def _gpus(said: Mapping[str, str]) -> tuple[Gpu, ...]:
     indexes = sorted({_number(key.split(".")[0]) for key in _below("gpu.", said)})
     return tuple(
         Gpu(
-            uuid=said[f"gpu.{index}.uuid"],
+            uuid=clean_text(said[f"gpu.{index}.uuid"]),
             index=index,
             name=said.get(f"gpu.{index}.name", ""),
             pci_bus_id=said.get(f"gpu.{index}.pci_bus_id", ""),

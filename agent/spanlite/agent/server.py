@@ -1,18 +1,22 @@
-"""The node agent's socket: one thread a traced process reads frames and hands batches to the transport."""
+"""The node agent's socket: one thread a traced process reads frames and hands batches to an outlet."""
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
 import socket
+import stat
 import struct
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spanlite.agent.counts import AgentCounts
 from spanlite.agent.frames import HEADER, Frame, Header, unpack_header
+from spanlite.agent.outlet import Direct, Item, Outlet
 from spanlite.agent.process import TracedProcess
-from spanlite.contract import catalogue
 from spanlite.contract.batch import Batch
 from spanlite.contract.codec import encode_batch
 from spanlite.contract.errors import FrameError, LayoutError, UsageError
@@ -29,44 +33,62 @@ class AgentServer:
     """Listens on a unix socket until it is stopped.
 
     A peer that breaks the protocol is told off in the log and hung up on; the others are not disturbed.
+
+    Args:
+        producer: where batches go: an outlet, or a producer, to which they go straight.
     """
 
-    def __init__(self, path: Path, producer: Producer, clock: Clock, counts: AgentCounts) -> None:
+    def __init__(self, path: Path, producer: Producer | Outlet, clock: Clock, counts: AgentCounts) -> None:
         self._path = path
-        self._producer = producer
+        self._outlet = producer if isinstance(producer, Outlet) else Direct(producer, counts)
         self._clock = clock
         self._counts = counts
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._threads: list[threading.Thread] = []
+        self._peers: set[socket.socket] = set()
         self._accepting: threading.Thread | None = None
         self.failures: list[Exception] = []
         """What ended a peer's thread early; a caller that feeds files looks here."""
 
     def start(self) -> None:
-        """Binds the socket and begins to accept.
+        """Binds the socket and begins to accept; a socket that an agent left behind is swept.
 
         Raises:
             UsageError: the path is taken or too long for a unix socket.
         """
         try:
-            self._listener.bind(str(self._path))
+            with _alone_in(self._path.parent):
+                _sweep(self._path)
+                self._listener.bind(str(self._path))
+                self._path.chmod(0o600)
+                self._listener.listen()
         except OSError as error:
             self._listener.close()
             raise UsageError(f"cannot listen on {self._path}: {error}; choose another socket path") from error
-        self._path.chmod(0o600)
-        self._listener.listen()
         self._accepting = threading.Thread(target=self._accept, name="spanlite-accept", daemon=True)
         self._accepting.start()
 
-    def stop(self) -> None:
-        """Stops accepting, lets the connected peers finish, and removes the socket."""
+    def stop(self, grace_s: float = 30.0) -> None:
+        """Stops accepting, lets the connected peers finish, and removes the socket.
+
+        A peer that is still there after `grace_s` is hung up on; what it has sent until then is worked off.
+        """
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         if self._accepting:
             self._accepting.join()
+        impatience = threading.Timer(grace_s, self._hang_up)
+        impatience.daemon = True
+        impatience.start()
         for thread in self._threads:
             thread.join()
+        impatience.cancel()
         self._path.unlink(missing_ok=True)
+
+    def _hang_up(self) -> None:
+        for peer in list(self._peers):
+            with suppress(OSError):  # it was faster
+                peer.shutdown(socket.SHUT_RD)
 
     def _accept(self) -> None:
         while True:
@@ -74,11 +96,18 @@ class AgentServer:
                 peer, _ = self._listener.accept()
             except OSError:  # the listener was closed by stop()
                 return
+            self._peers.add(peer)
             thread = threading.Thread(target=self._serve, args=(peer,), name="spanlite-peer", daemon=True)
             self._threads = [*(one for one in self._threads if one.is_alive()), thread]
             thread.start()
 
     def _serve(self, peer: socket.socket) -> None:
+        try:
+            self._read(peer)
+        finally:
+            self._peers.discard(peer)
+
+    def _read(self, peer: socket.socket) -> None:
         pid, _uid, _gid = _PEER.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
         process: TracedProcess | None = None
         with peer:
@@ -104,18 +133,36 @@ class AgentServer:
             value = encode_batch(batch)
             columns = batch.columns
             key = f"{batch.resource.get('host.name', '')}/{','.join(gpu.uuid for gpu in batch.gpus)}".encode()
-            rows = len(columns)
+            timestamp_ms = int(batch.end_ns.max()) // 1_000_000 if len(columns) else 0
+            self._outlet.put(Item(SPANS_TOPIC, key, value, timestamp_ms, len(columns)))
 
-            def delivered(problem: str | None, rows: int = rows, size: int = len(value)) -> None:
-                if problem is None:
-                    self._counts.add(catalogue.AGENT_SPANS_SENT, rows)
-                    self._counts.add(catalogue.AGENT_BATCH_BYTES, size)
-                else:
-                    self._counts.add(catalogue.AGENT_SPANS_DROPPED, rows, problem)
-                self._counts.add(catalogue.AGENT_BATCHES_SENT, 1, "delivered" if problem is None else problem)
 
-            timestamp_ms = int(batch.end_ns.max()) // 1_000_000 if rows else 0
-            self._producer.send(SPANS_TOPIC, key, value, timestamp_ms, delivered)
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Two agents that start at once must not sweep each other's socket: they take turns, by a lock on its folder."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _sweep(path: Path) -> None:
+    """Removes a socket on which nobody listens; any other file is left, and binding then fails."""
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            return
+    except FileNotFoundError:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+        try:
+            peer.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+            log.info("%s was left behind by an agent that is gone; it is taken over", path)
+        else:
+            raise OSError("an agent listens there already")
 
 
 def _frames(peer: socket.socket) -> Iterator[tuple[Header, bytes]]:

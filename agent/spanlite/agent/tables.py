@@ -26,6 +26,7 @@ from spanlite.agent.validate import validate
 from spanlite.contract.batch import Batch, Gpu
 from spanlite.contract.columns import TRACE, Int64, Kind, SpanColumns, make_columns
 from spanlite.contract.errors import RecordingError
+from spanlite.contract.names import clean_text
 from spanlite.runtime.clock import Clock
 
 REQUIRED = ("start_ns", "duration_ns", "kernel")
@@ -114,7 +115,8 @@ class KernelTable:
                 devices = sorted({*np.unique(launches.of_shape("device_id")).tolist(), *(batcher_devices(batcher))})
                 gpus = self.gpus(devices)
                 if batcher is None:
-                    resource = {"host.name": "recorded", "workload": str(self.scenario.get("scenario", self.path.stem))}
+                    workload = clean_text(str(self.scenario.get("scenario", self.path.stem)))
+                    resource = {"host.name": "recorded", "workload": workload}
                     session = int.from_bytes(identity[16:], "little")
                     batcher = Batcher(identity[:16], session, resource, gpus, clock)
                 batcher.gpus = gpus

@@ -39,6 +39,13 @@ COMMANDS = {
     "cat": Entry("cat", "agent", "print the spans of a recording or of batch files as JSON lines"),
     "archive": Entry("archive", "pipeline", "list, verify or compact an archive"),
     "summary": Entry("summary", "pipeline", "time per kernel of an archive, as CSV"),
+    "agent": Entry("agent", "agent,kafka,exporters", "take spans from traced processes and send them to Kafka"),
+    "feed": Entry("feed", "agent", "play a recording into a running agent"),
+    "exporter": Entry("exporter", "exporters,kafka", "serve the points of a Kafka topic to Prometheus"),
+    "pipeline": Entry(
+        "pipeline", "pipeline,kafka", "run the pipeline over Kafka, submit its jobs to Flink, size a fleet"
+    ),
+    "topics": Entry("topics", "kafka", "make, list or check the Kafka topics of spanlite"),
 }
 
 EXAMPLES = """examples:
@@ -138,14 +145,36 @@ def _parser(
         )
         if name == chosen and module:
             module.add_arguments(command)
-            command.set_defaults(**settings.defaults(name, _flags(command), config=config, commands=COMMANDS))
+            _set_defaults(command, name, config)
     return parser
+
+
+def _set_defaults(command: argparse.ArgumentParser, name: str, config: Path | None) -> None:
+    """Defaults from the environment and the file; a command's actions, where it has some, share its section."""
+    leaves = [leaf for action in _actions(command) for leaf in _leaves(action)] or [command]
+    flags: dict[str, bool] = {}
+    for leaf in leaves:
+        flags.update(_flags(leaf))
+    found = settings.defaults(name, flags, config=config, commands=COMMANDS)
+    for leaf in leaves:
+        for action in _actions(leaf):
+            if action.dest in found and action.option_strings:
+                action.required = False
+                action.default = found[action.dest]
+
+
+def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    return parser._actions  # noqa: SLF001  # argparse has no public way to list them
+
+
+def _leaves(action: argparse.Action) -> list[argparse.ArgumentParser]:
+    choices = action.choices if isinstance(action, argparse._SubParsersAction) else {}  # noqa: SLF001  # likewise
+    return list(choices.values())
 
 
 def _flags(command: argparse.ArgumentParser) -> dict[str, bool]:
     """Names of the optional arguments, and which of them are switches."""
-    actions = command._actions  # noqa: SLF001  # argparse has no public way to list them
-    return {a.dest: a.nargs == 0 for a in actions if a.option_strings and a.dest != "help"}
+    return {a.dest: a.nargs == 0 for a in _actions(command) if a.option_strings and a.dest != "help"}
 
 
 def _version() -> str:

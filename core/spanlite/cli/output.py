@@ -15,7 +15,7 @@ from typing import Any
 
 from spanlite.contract.errors import ArchiveError, UsageError
 from spanlite.contract.points import Point, point_json
-from spanlite.pipeline.archive.layout import sync_folder
+from spanlite.pipeline.archive.local import sync_folder
 
 _STAGING = ".staging-"
 

@@ -181,11 +181,58 @@ AGENT_BATCHES_SENT = _add(
 AGENT_BATCH_BYTES = _add(
     "spanlite_agent_batch_bytes_total", "Bytes of the batches handed on.", group=_AGENT, unit="bytes"
 )
+AGENT_SEND_FAILURES = _add(
+    "spanlite_agent_send_failures_total",
+    "Deliveries that failed and are tried again, by reason.",
+    group=_AGENT,
+    labels=("reason",),
+)
+AGENT_SPANS_RECOVERED = _add(
+    "spanlite_agent_spans_recovered_total", "Spans that the spool held when the agent started.", group=_AGENT
+)
+AGENT_SPOOL_SPANS = _add("spanlite_agent_spool_spans", "Spans that wait in the spool.", group=_AGENT)
+AGENT_SPOOL_RECORDS = _add("spanlite_agent_spool_records", "Batches that wait in the spool.", group=_AGENT)
+AGENT_SPOOL_BYTES = _add(
+    "spanlite_agent_spool_bytes", "Bytes of the spool's files on disk.", group=_AGENT, unit="bytes"
+)
+AGENT_SPOOL_LIMIT = _add(
+    "spanlite_agent_spool_limit_bytes", "Bytes that the spool's files may take.", group=_AGENT, unit="bytes"
+)
+AGENT_SPOOL_MEMORY = _add(
+    "spanlite_agent_spool_memory_bytes",
+    "Bytes of batches that are in memory only, since the disk would not take them.",
+    group=_AGENT,
+    unit="bytes",
+)
+AGENT_SPOOL_DEGRADED = _add(
+    "spanlite_agent_spool_degraded", "1 while the spool's disk takes nothing and batches stay in memory.", group=_AGENT
+)
+AGENT_SPOOL_OLDEST = _add(
+    "spanlite_agent_spool_oldest_timestamp_seconds",
+    "Time of the oldest data that waits in the spool, as Unix time; absent when nothing waits.",
+    group=_AGENT,
+    unit="seconds",
+)
+AGENT_SPOOL_QUARANTINED = _add(
+    "spanlite_agent_spool_quarantined_files", "Files of the spool that were put aside, unreadable.", group=_AGENT
+)
+AGENT_SPOOL_RECORDS_LOST = _add(
+    "spanlite_agent_spool_records_lost_total",
+    "Batches that the spool lost, by reason; their spans are among the dropped where they are known.",
+    group=_AGENT,
+    labels=("reason",),
+)
+AGENT_SPOOL_FAULTS = _add(
+    "spanlite_agent_spool_faults_total",
+    "What was found wrong with the spool's disk, by kind.",
+    group=_AGENT,
+    labels=("kind",),
+)
 
 PIPELINE_BATCHES_RECEIVED = _add("spanlite_pipeline_batches_received_total", "Batches read.", group=_PIPELINE)
 PIPELINE_BATCHES_REJECTED = _add(
     "spanlite_pipeline_batches_rejected_total",
-    "Batches that could not be decoded, by reason.",
+    "Batches that could not be decoded or claim what cannot be, by reason.",
     group=_PIPELINE,
     labels=("reason",),
 )
@@ -199,11 +246,15 @@ PIPELINE_SPANS_IGNORED = _add(
 )
 PIPELINE_LATE_SPANS = _add(
     "spanlite_pipeline_late_spans_total",
-    "Spans that came after their window had closed: archived, not counted in it.",
+    "Spans that came after their window had closed; they are among the folded, and told by points of their own.",
     group=_PIPELINE,
 )
 PIPELINE_SPANS_ARCHIVED = _add("spanlite_pipeline_spans_archived_total", "Spans written to Parquet.", group=_PIPELINE)
-PIPELINE_WINDOWS_CLOSED = _add("spanlite_pipeline_windows_closed_total", "Windows closed.", group=_PIPELINE)
+PIPELINE_WINDOWS_CLOSED = _add(
+    "spanlite_pipeline_windows_closed_total",
+    "Windows closed, those of each producer for themselves; one that late spans add to counts once more.",
+    group=_PIPELINE,
+)
 PIPELINE_POINTS_EMITTED = _add("spanlite_pipeline_points_emitted_total", "Metric points handed on.", group=_PIPELINE)
 PIPELINE_LAST_EVENT = _add(
     "spanlite_pipeline_last_event_timestamp_seconds",
@@ -219,12 +270,37 @@ SERIES_CAPPED = _add(
     group=_EXPORTER,
     labels=("family",),
 )
-EXPORTER_SERIES = _add("spanlite_exporter_series", "Series of points held.", group=_EXPORTER)
+EXPORTER_SERIES = _add(
+    "spanlite_exporter_series", "Series of points that were heard of within the expiry.", group=_EXPORTER
+)
 EXPORTER_POINTS = _add(
     "spanlite_exporter_points_total",
-    "Points offered, by outcome: newest (held now), older (ignored), restarted (its producer began again at zero).",
+    "Points offered, by outcome: newest (held now), older (tells of no more than the held one: ignored), "
+    "restarted (counting began anew at zero, and goes on from what was held).",
     group=_EXPORTER,
     labels=("outcome",),
+)
+EXPORTER_DROPPED = _add(
+    "spanlite_exporter_series_dropped_total",
+    "Series no longer shown, by reason: expired (not heard of for long), removed (ended by a tombstone).",
+    group=_EXPORTER,
+    labels=("reason",),
+)
+EXPORTER_LAST_EVENT = _add(
+    "spanlite_exporter_last_event_timestamp_seconds",
+    "End of the newest window that a point told of, as Unix time.",
+    group=_EXPORTER,
+    unit="seconds",
+)
+EXPORTER_RECORDS = _add("spanlite_exporter_records_total", "Records read from the topic of points.", group=_EXPORTER)
+EXPORTER_TOMBSTONES = _add(
+    "spanlite_exporter_tombstones_total", "Records that end a series instead of telling of it.", group=_EXPORTER
+)
+EXPORTER_REJECTED = _add(
+    "spanlite_exporter_points_rejected_total",
+    "Records that are no point to show, by reason.",
+    group=_EXPORTER,
+    labels=("reason",),
 )
 EXPORTER_SCRAPES = _add(
     "spanlite_exporter_scrapes_total", "Answers of the metrics endpoint.", group=_EXPORTER, labels=("format",)
@@ -243,16 +319,22 @@ Written by `python -m spanlite.contract.catalogue`; change core/spanlite/contrac
 - Each family holds up to a cap of label sets (2,000), first come, first served; within one hand-over the one with most
   GPU time comes first. A label set that has its own series keeps it, so no counter falls. What comes after the cap adds
   to `kernel="other"` (or `stage="other"`) of its GPU, and is counted in `spanlite_series_capped_total`.
-- A producer that begins again at zero adds to what its series had.
+- State that begins anew at zero adds to what its series had. A point that counts less than the held one in any bucket,
+  from a job that went back to its checkpoint, is ignored.
+- A label set of which nothing was heard for the expiry (24 h of the spans' time) is no longer shown.
 - Aggregate the occupancy weighted by time, never as a mean of ratios. With `T` for
   `rate(spanlite_kernel_duration_seconds_sum[5m])`, or `histogram_sum(rate(spanlite_kernel_duration_seconds[5m]))` where
   histograms are native: `sum(spanlite_kernel_theoretical_occupancy_ratio * T) / sum(T)`.
 
 What must add up:
 
-    spanlite_agent_spans_received_total    = spanlite_agent_spans_sent_total + spanlite_agent_spans_dropped_total
-    spanlite_pipeline_spans_received_total = spanlite_pipeline_spans_folded_total + spanlite_pipeline_late_spans_total
+    spanlite_agent_spans_received_total + spanlite_agent_spans_recovered_total
+                                           = spanlite_agent_spans_sent_total + spanlite_agent_spans_dropped_total
+                                             + spanlite_agent_spool_spans
+    spanlite_pipeline_spans_received_total = spanlite_pipeline_spans_folded_total
                                              + spanlite_pipeline_spans_ignored_total
+    spanlite_exporter_records_total        = spanlite_exporter_points_total + spanlite_exporter_tombstones_total
+                                             + spanlite_exporter_points_rejected_total
 """
 
 

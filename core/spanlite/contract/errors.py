@@ -6,6 +6,10 @@ SpanliteError            exit code 1 unless its class says otherwise
 ├── LayoutError          CUPTI bytes do not fit the layout of the version that is said to have written them
 ├── FrameError           a frame of the collector protocol is malformed
 ├── BatchError           a SpanBatch is rejected: one reason word, one sentence
+├── PointError           a MetricPoint is rejected, likewise
+├── StateError           kept state of a streaming job cannot be read by this version
+├── TransportError       the broker refuses for good: topic missing, not authorised, login or certificate wrong
+├── PipelineError        a job cannot be handed to the cluster
 ├── ArchiveError         a Parquet archive cannot be read or written
 └── ExporterError        the metrics endpoint cannot be served (port taken, …)
 """
@@ -55,6 +59,30 @@ class BatchError(SpanliteError):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(f"{reason}: {message}")
         self.reason = reason
+
+
+class PointError(SpanliteError):
+    """A MetricPoint is rejected before memory is spent on it, or cannot be put on the wire.
+
+    Attributes:
+        reason: one word of a bounded set, fit for a metric label and a dead-letter record.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+
+
+class StateError(SpanliteError):
+    """Kept state of a streaming job cannot be read by this version."""
+
+
+class TransportError(SpanliteError):
+    """The broker refuses for good; trying again will not help before somebody has changed something."""
+
+
+class PipelineError(SpanliteError):
+    """A job cannot be handed to the cluster."""
 
 
 class ArchiveError(SpanliteError):

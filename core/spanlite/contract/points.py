@@ -66,7 +66,8 @@ class Exemplar:
 class Point:
     """One series in one window; fields and units of proto MetricPoint.
 
-    `bucket_index` (ascending) and `bucket_count` are equally long; the counts add up to `count`.
+    `bucket_index` (ascending) and `bucket_count` are equally long; the counts add up to `count`. `epoch` is the
+    generation of a cumulative point's state: greater where counting began anew at zero.
     """
 
     series: Series
@@ -83,6 +84,7 @@ class Point:
     bucket_count: Int64
     exemplar: Exemplar | None = None
     cumulative: bool = False
+    epoch: int = 0
 
     @property
     def occupancy(self) -> float:

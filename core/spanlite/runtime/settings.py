@@ -1,7 +1,8 @@
 """Defaults of flags from the environment and from a file: flag > environment > file > built-in.
 
 The flag --window of `spanlite ingest` is also the variable SPANLITE_INGEST_WINDOW, and the key `window` under
-`[ingest]` of the TOML file that --config or SPANLITE_CONFIG names. It is the only module that reads the environment.
+`[ingest]` of the TOML file that --config or SPANLITE_CONFIG names. A flag that may be given several times is one text
+with commas there; in the file a list will do. It is the only module that reads the environment.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ def _from_file(command: str, flags: Mapping[str, bool], path: Path) -> dict[str,
         if name not in flags:
             raise UsageError(f"{path}: [{command}] has no key {key!r}{_nearest(name, flags)}")
         # argparse turns texts into the flag's type, so that a file's number and a flag's are read alike.
-        found[name] = _switch(f"{path}: {key}", str(value).lower()) if flags[name] else str(value)
+        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        found[name] = _switch(f"{path}: {key}", text.lower()) if flags[name] else text
     return found
 
 

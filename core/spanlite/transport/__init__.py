@@ -1,1 +1,1 @@
-"""Producer and consumer ports, with an in-memory twin of each."""
+"""Producer and consumer ports; an in-memory twin of each, and Kafka."""

@@ -9,20 +9,25 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One value of a topic with its coordinates, fit for a dead-letter note."""
+    """One value of a topic with its coordinates, fit for a dead-letter note.
+
+    Offsets rise within a partition; those of two partitions say nothing about each other.
+    """
 
     topic: str
     offset: int
     timestamp_ms: int
     key: bytes
     value: bytes
+    partition: int = 0
 
 
 class Producer(Protocol):
     """Sends values.
 
     `send` never blocks for long and never drops silently: `on_delivery` is called exactly once for every value, with
-    None when it is stored for good or with the reason when it is not. Values of one key keep their order.
+    None when it is stored for good or with the reason when it is not. It may be called on another thread, and must
+    neither block nor call the producer. Values of one key keep their order.
     """
 
     def send(
@@ -35,7 +40,7 @@ class Producer(Protocol):
 
 
 class Consumer(Protocol):
-    """Reads values of one topic in order of their offsets, each at least once."""
+    """Reads values of one topic, each at least once, in order of their offsets within each partition."""
 
     def poll(self, most: int, timeout_s: float) -> list[Record]:
         """Up to `most` records; an empty list when none came in time."""

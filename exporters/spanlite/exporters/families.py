@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
@@ -12,15 +12,14 @@ from importlib import metadata
 from spanlite.contract import catalogue
 from spanlite.contract.batch import Gpu
 from spanlite.contract.catalogue import CATALOGUE, MetricSpec
-from spanlite.contract.columns import Kind, Limiter
+from spanlite.contract.columns import Kind
 from spanlite.contract.errors import ExporterError
 from spanlite.exporters.admission import HotKey
 from spanlite.exporters.labels import label_value
 from spanlite.exporters.table import Counters, Row, Snapshot
-from spanlite.exporters.totals import Total, group, total
+from spanlite.exporters.totals import Key, Total, group, total
 
 Labels = dict[str, str]
-_LIMITERS = {int(limiter): limiter.name.lower() for limiter in Limiter}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ def _kernels(rows: list[Row]) -> Iterator[Family]:
     yield Family(catalogue.KERNEL_LAUNCHES, [Sample(labels[k], t.count) for k, t in sums.items()])
     known = [(k, t.occupancy) for k, t in sums.items()]
     yield Family(catalogue.KERNEL_OCCUPANCY, [Sample(labels[k], o) for k, o in known if o is not None])
-    limited = group(rows, lambda r: (r.key.gpu_uuid, r.key.what, _limiter(r.point.series.launch.limiter)))
+    limited = _shown(rows, lambda row: row.limited)
     yield Family(
         catalogue.KERNEL_LIMITER_TIME,
         [
@@ -71,7 +70,7 @@ def _kernels(rows: list[Row]) -> Iterator[Family]:
             for (uuid, kernel, limiter), members in limited.items()
         ],
     )
-    stages = group(rows, lambda row: row.stage)
+    stages = _shown(rows, lambda row: row.stage)
     yield Family(
         catalogue.STAGE_TIME, [Sample(_labels(catalogue.STAGE_TIME, k), _seconds(m)) for k, m in stages.items()]
     )
@@ -118,12 +117,19 @@ def _exporter_counters(snapshot: Snapshot) -> Counters:
         catalogue.SERIES_CAPPED.name: [({"family": family}, count) for family, count in snapshot.capped.items()],
         catalogue.EXPORTER_SERIES.name: [({}, snapshot.series)],
         catalogue.EXPORTER_POINTS.name: [({"outcome": outcome}, n) for outcome, n in snapshot.offered.items()],
+        catalogue.EXPORTER_DROPPED.name: [({"reason": reason}, n) for reason, n in snapshot.dropped.items()],
+        catalogue.EXPORTER_LAST_EVENT.name: [({}, ns / 10**9) for ns in (snapshot.last_event_ns,) if ns is not None],
         catalogue.EXPORTER_SCRAPES.name: [({"format": word}, n) for word, n in snapshot.scrapes.items()],
     }
 
 
 def _totals(rows: Iterable[Row]) -> dict[HotKey, Total]:
-    return {key: total([row.point for row in members]) for key, members in group(rows, lambda row: row.key).items()}
+    return {key: total([row.point for row in members]) for key, members in _shown(rows, lambda row: row.key).items()}
+
+
+def _shown(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
+    """Rows by label set, without the label sets that no fresh row is in."""
+    return {found: members for found, members in group(rows, key).items() if any(row.fresh for row in members)}
 
 
 def _seconds(rows: list[Row]) -> float:
@@ -134,11 +140,6 @@ def _labels(spec: MetricSpec, key: HotKey) -> Labels:
     """Labels of a hot series; a family without a label of its own (memory sets) has none for `what`."""
     what = [key.what] if len(spec.labels) == len(key) else []
     return _filled(dict(zip(spec.labels, [key.gpu_uuid, *what, key.namespace, key.pod, key.container], strict=True)))
-
-
-def _limiter(number: int) -> str:
-    """Word of a limiter; what a newer agent may have added is unknown here."""
-    return _LIMITERS.get(number, "unknown")
 
 
 def _filled(labels: Labels) -> Labels:

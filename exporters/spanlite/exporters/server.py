@@ -30,7 +30,7 @@ _INDEX = b"""<!doctype html><html lang="en"><title>spanlite</title><h1>spanlite<
 
 
 class MetricsServer:
-    """Serves a table: /metrics, /-/healthy (always 200), /-/ready (503 until there is something to tell), /."""
+    """Serves a table: /metrics and /-/ready (503 until all is there that is to be told), /-/healthy (always 200), /."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class MetricsServer:
         port: int = 9464,
         ready: Callable[[], bool] | None = None,
     ) -> None:
-        """Args: port: 0 takes a free one; ready: what /-/ready asks, by default whether the table was put to."""
+        """Args: port: 0 takes a free one; ready: whether the table can be shown, by default once it was put to."""
         self._table = table
         self._address = (host, port)
         self._ready = ready or (lambda: table.loaded)
@@ -184,6 +184,9 @@ class _Handler(BaseHTTPRequestHandler):
         _LOG.debug(format, *args)
 
     def _metrics(self) -> None:
+        if not self.server.ready():  # half a table would look like counters that have fallen
+            self._text(HTTPStatus.SERVICE_UNAVAILABLE, "no metrics yet; /-/ready tells when\n")
+            return
         chosen = choose(", ".join(self.headers.get_all("Accept", [])))
         try:
             self.server.table.count_scrape(chosen.word)

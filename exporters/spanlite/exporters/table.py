@@ -1,7 +1,11 @@
-"""The newest cumulative point of each series: all that the exporter knows of GPU work.
+"""What every series has counted: all that the exporter knows of GPU work.
 
-Points are cumulative, so the table can be lost and filled again from any store of newest points without a counter
-going back, and a point that is put twice, or late, changes nothing.
+Points are cumulative, so the table can be lost and filled again from a topic that keeps the last one of each series,
+and a point that is put twice, late, or out of a past that a failed job went back to, changes nothing.
+
+Several series add to one label set. A series that is not heard of for `expire_ns` therefore keeps counting in it, and
+the label set is shown for as long as one of its series is heard of: what is shown never falls, it only goes. A series
+that is removed leaves what it had counted behind, likewise.
 """
 
 from __future__ import annotations
@@ -12,31 +16,49 @@ from threading import Lock
 from typing import NamedTuple
 
 from spanlite.contract.batch import Gpu
-from spanlite.contract.columns import Kind
+from spanlite.contract.columns import Kind, Limiter
 from spanlite.contract.errors import ExporterError
+from spanlite.contract.point_codec import series_key
 from spanlite.contract.points import OTHER, Point, Series
 from spanlite.exporters.admission import Admission, HotKey
+from spanlite.exporters.history import NEWEST, OLDER, RESTARTED, History
 from spanlite.exporters.labels import label_value
 from spanlite.exporters.totals import add_earlier
+from spanlite.runtime.clock import Clock, SystemClock
 
 Counters = Mapping[str, Iterable[tuple[Mapping[str, str], float]]]
 """Own metrics: name in the catalogue -> (labels, value) pairs."""
 
+DAY_NS = 86_400 * 10**9
+
 # CUpti_ActivityMemcpyKind of cupti_activity.h, as directions: h host, d device, a array, p peer.
 _DIRECTIONS = ("unknown", "h2d", "d2h", "h2a", "a2h", "a2a", "a2d", "d2a", "d2d", "h2h", "p2p")
+_LIMITERS = {int(limiter): limiter.name.lower() for limiter in Limiter}
 
 
 class Row(NamedTuple):
-    """A held point and the label sets under which its family and its stage are counted."""
+    """What a series has counted, the label sets under which its family and its stage are, and whether it is fresh.
+
+    A label set without a fresh row is not shown.
+    """
 
     key: HotKey
     stage: HotKey
     point: Point
+    fresh: bool
+
+    @property
+    def limited(self) -> tuple[str, str, str]:
+        """The label set of its limiter's time: GPU, kernel, limiter."""
+        return self.key.gpu_uuid, self.key.what, _LIMITERS.get(self.point.series.launch.limiter, "unknown")
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The table at one moment, for the exposition to work on without a lock."""
+    """The table at one moment, for the exposition to work on without a lock.
+
+    `rows` are in the order of their labels, so that tables of equal content give equal expositions.
+    """
 
     rows: list[Row]
     names: Mapping[str, str]
@@ -44,19 +66,43 @@ class Snapshot:
     counters: Counters
     capped: Mapping[str, int]
     offered: Mapping[str, int]
+    dropped: Mapping[str, int]
     scrapes: Mapping[str, int]
     series: int
+    last_event_ns: int | None
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A series of the table."""
+
+    history: History
+    key: HotKey
+    stage: HotKey
+    expired: bool = False
+
+
+_Group = tuple[int, HotKey, HotKey, int, int]
+"""What removed series have in common that are kept as one: kind, label sets, limiter, maximum warps."""
 
 
 class PointTable:
-    """Newest cumulative point per series; any thread may put, any may take a snapshot."""
+    """Cumulative points by series; any thread may put and remove, any may take a snapshot."""
 
-    def __init__(self, *, series_cap: int = 2000) -> None:
-        """Args: series_cap: label sets per family that get their own series; see Admission for the rest."""
+    def __init__(self, *, series_cap: int = 2000, expire_ns: int = DAY_NS, clock: Clock | None = None) -> None:
+        """Creates an empty table.
+
+        Args:
+            series_cap: label sets per family that get their own series; see Admission for the rest.
+            expire_ns: a series whose last window ended this long before the newest one of all is no longer fresh. It is
+                the spans' time, so that a replay or a halt expires nothing, and equal tables say the same.
+            clock: windows that end after its time count as ending now, or one wrong point would expire all others.
+        """
         self._lock = Lock()
-        self._newest: dict[Series, Point] = {}
-        self._earlier: dict[Series, Point] = {}
-        self._keys: dict[Series, tuple[HotKey, HotKey]] = {}
+        self._expire_ns = expire_ns
+        self._clock = clock or SystemClock()
+        self._entries: dict[bytes, _Entry] = {}
+        self._removed: dict[_Group, Point] = {}
         self._admissions = {
             Kind.KERNEL: Admission(series_cap),
             Kind.MEMCPY: Admission(series_cap, folded=None),
@@ -65,9 +111,11 @@ class PointTable:
         self._stages = Admission(series_cap)
         self._names: dict[str, str] = {}
         self._gpus: dict[str, tuple[Gpu, str]] = {}
-        self._offered = {"newest": 0, "older": 0, "restarted": 0}
+        self._offered = {NEWEST: 0, OLDER: 0, RESTARTED: 0}
+        self._dropped = {"expired": 0, "removed": 0}
         self._scrapes: dict[str, int] = {}
         self._counters: Callable[[], Counters] = dict
+        self._last_event_ns: int | None = None
         self._loaded = False
 
     @property
@@ -76,27 +124,52 @@ class PointTable:
         return self._loaded
 
     def put(self, points: Iterable[Point]) -> None:
-        """Takes cumulative points; one that is older than the held one of its series is ignored.
+        """Takes cumulative points; one that tells of no more than the held one of its series is ignored.
 
         Newcomers are admitted in order of GPU time. Ranges are no GPU work and are passed over.
 
         Raises:
             ExporterError: a point is not cumulative; nothing was taken.
         """
-        batch = [p for p in points if p.series.kind in self._admissions]
-        for point in batch:
+        batch = [(series_key(p.series), p) for p in points if p.series.kind in self._admissions]
+        for _, point in batch:
             if not point.cumulative:
                 raise ExporterError(
                     f"the point of kernel {point.series.kernel[:80]!r} counts one window; "
                     "the table takes cumulative points, so hand on the totals since the series began"
                 )
         with self._lock:
-            newcomers = [p for p in batch if p.series not in self._keys]
-            for point in sorted(newcomers, key=lambda p: p.sum_ns, reverse=True):
-                self._admit(point.series)
-            for point in batch:
-                self._offered[self._put(point)] += 1
+            newcomers = [pair for pair in batch if pair[0] not in self._entries]
+            places: dict[bytes, tuple[HotKey, HotKey]] = {}
+            for key, point in sorted(newcomers, key=lambda pair: pair[1].sum_ns, reverse=True):
+                if key not in places:
+                    places[key] = self._admit(point.series)
+            for key, point in batch:
+                entry = self._entries.get(key)
+                if entry is None:
+                    self._entries[key] = _Entry(History(point), *places[key])
+                    self._offered[NEWEST] += 1
+                else:
+                    self._offered[entry.history.offer(point)] += 1
+            known = [] if self._last_event_ns is None else [self._last_event_ns]
+            self._last_event_ns = max([*known, *(point.window_end_ns for _, point in batch)], default=None)
             self._loaded = True
+
+    def remove(self, keys: Iterable[bytes]) -> None:
+        """Ends series by their `series_key`; a label set that has no other goes at once. Unknown ones are passed over.
+
+        A series that comes again counts from zero: it adds to what is left of it in the label sets it shares.
+        """
+        with self._lock:
+            for key in keys:
+                entry = self._entries.pop(key, None)
+                if entry is not None:
+                    self._dropped["removed"] += 1
+                    point = entry.history.whole
+                    launch = point.series.launch
+                    group = (point.series.kind, entry.key, entry.stage, launch.limiter, launch.max_warps)
+                    left = self._removed.get(group)
+                    self._removed[group] = add_earlier(left, point) if left else point
 
     def gpu_info(self, gpus: Iterable[Gpu], host: str = "") -> None:
         """Tells which GPUs there are; a GPU told again replaces what was known of it."""
@@ -116,40 +189,43 @@ class PointTable:
         """The table as it is now; the counters are asked outside the lock."""
         counters = self._counters()
         with self._lock:
+            rows = self._rows()
+            shown = {row.key.what for row in rows if row.fresh and row.point.series.kind == Kind.KERNEL}
             capped = {kind.name.lower(): admission.capped for kind, admission in self._admissions.items()}
             return Snapshot(
-                rows=[Row(*self._keys[s], self._whole(s, p)) for s, p in self._newest.items()],
-                names=dict(self._names),
+                rows=rows,
+                names={kernel: self._names[kernel] for kernel in sorted(shown & self._names.keys())},
                 gpus=dict(self._gpus),
                 counters=counters,
                 capped={**capped, "stage": self._stages.capped},
                 offered=dict(self._offered),
+                dropped=dict(self._dropped),
                 scrapes=dict(self._scrapes),
-                series=len(self._newest),
+                series=sum(row.fresh for row in rows),
+                last_event_ns=self._last_event_ns,
             )
 
-    def _whole(self, series: Series, newest: Point) -> Point:
-        earlier = self._earlier.get(series)
-        return add_earlier(earlier, newest) if earlier else newest
+    def _rows(self) -> list[Row]:
+        """Rows of all series in order, and of what removed ones have left in label sets that are still shown."""
+        horizon_ns = min(self._last_event_ns or 0, self._clock.unix_ns()) - self._expire_ns
+        keyed = []
+        for key, entry in self._entries.items():
+            fresh = entry.history.heard_ns >= horizon_ns
+            self._dropped["expired"] += not (fresh or entry.expired)
+            entry.expired = not fresh
+            keyed.append((entry.key, entry.stage, key, Row(entry.key, entry.stage, entry.history.whole, fresh)))
+        rows = [row for *_, row in sorted(keyed, key=lambda each: each[:3])]
+        shown: set[tuple[object, ...]] = {shared for row in rows if row.fresh for shared in _label_sets(row)}
+        for group, point in list(self._removed.items()):
+            row = Row(group[1], group[2], point, fresh=False)
+            if shown.isdisjoint(_label_sets(row)):
+                del self._removed[group]
+            else:
+                rows.append(row)
+        return rows
 
-    def _put(self, point: Point) -> str:
-        """Holds the point if it is the newest; returns the outcome."""
-        held = self._newest.get(point.series)
-        outcome = "newest"
-        if held is not None:
-            grown = point.count - held.count
-            if point.window_end_ns < held.window_end_ns or (point.window_end_ns == held.window_end_ns and grown <= 0):
-                return "older"
-            if grown < 0:
-                self._earlier[point.series] = self._whole(point.series, held)
-                outcome = "restarted"
-        self._newest[point.series] = point
-        return outcome
-
-    def _admit(self, series: Series) -> None:
-        """Decides once under which label sets a series is counted."""
-        if series in self._keys:
-            return
+    def _admit(self, series: Series) -> tuple[HotKey, HotKey]:
+        """Decides once under which label sets a series is counted: its family's and its stage's."""
         kind = Kind(series.kind)
         uuid, *workload = (label_value(v) for v in (series.gpu_uuid, series.namespace, series.pod, series.container))
         what = {Kind.KERNEL: label_value(series.kernel), Kind.MEMCPY: direction(series.launch.copy_kind)}.get(kind, "")
@@ -159,7 +235,14 @@ class PointTable:
             stage = self._stages.place(stage)
             if series.name and key.what != OTHER:
                 self._names.setdefault(key.what, label_value(series.name))
-        self._keys[series] = key, stage
+        return key, stage
+
+
+def _label_sets(row: Row) -> tuple[tuple[object, ...], ...]:
+    """The label sets that a row adds to, told apart by family."""
+    kind = row.point.series.kind
+    own = (kind, row.key)
+    return (own, ("stage", row.stage), ("limiter", *row.limited)) if kind == Kind.KERNEL else (own,)
 
 
 def direction(copy_kind: int) -> str:

@@ -1,41 +1,61 @@
-"""Batches seen before, by producer and sequence: redelivery never counts twice."""
+"""Sequences seen before: redelivery never counts twice."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterable
 
-class Seen:
-    """Remembers each producer's sequences in bounded memory.
+Run = tuple[int, int]
 
-    Below `floor` all have been seen (or given up as lost: see `horizon`); above it the few that came early.
+
+class Sequences:
+    """Which sequences of one producer were taken, as ascending runs: in order they are one run, however many.
+
+    Attributes:
+        given_up: sequences in gaps that were closed to bound memory; a batch that fills one later is taken for a
+            duplicate.
     """
 
-    def __init__(self, *, horizon: int = 4096) -> None:
-        self.horizon = horizon
-        self.duplicates = 0
+    def __init__(self, runs: Iterable[Run] = (), *, most_runs: int = 1024) -> None:
+        """Args: most_runs: when there are more, the lowest gap is given up."""
+        self._first, self._last = [], []
+        for first, last in runs:
+            self._first.append(first)
+            self._last.append(last)
+        self._most_runs = most_runs
         self.given_up = 0
-        self._floor: dict[bytes, int] = {}
-        self._early: dict[bytes, set[int]] = {}
 
-    def first_time(self, producer: bytes, sequence: int) -> bool:
-        """Whether the batch is new; remembers it if so.
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs (first, last), ascending."""
+        return tuple(zip(self._first, self._last, strict=True))
 
-        A gap that stays open for more than `horizon` later batches is given up and counted in `given_up`; a batch
-        that arrives after that is taken for a duplicate.
-        """
-        floor = self._floor.setdefault(producer, 0)
-        early = self._early.setdefault(producer, set())
-        if sequence < floor or sequence in early:
-            self.duplicates += 1
+    def __contains__(self, sequence: int) -> bool:
+        at = bisect_right(self._first, sequence) - 1
+        return at >= 0 and sequence <= self._last[at]
+
+    def first_time(self, sequence: int) -> bool:
+        """Whether the sequence is new; remembers it if so."""
+        at = bisect_right(self._first, sequence)
+        if at and sequence <= self._last[at - 1]:
             return False
-        early.add(sequence)
-        while floor in early:
-            early.remove(floor)
-            floor += 1
-        while len(early) > self.horizon:
-            self.given_up += min(early) - floor
-            floor = min(early)
-            while floor in early:
-                early.remove(floor)
-                floor += 1
-        self._floor[producer] = floor
+        follows = at > 0 and self._last[at - 1] == sequence - 1
+        precedes = at < len(self._first) and self._first[at] == sequence + 1
+        if follows and precedes:
+            self._last[at - 1] = self._last.pop(at)
+            del self._first[at]
+        elif follows:
+            self._last[at - 1] = sequence
+        elif precedes:
+            self._first[at] = sequence
+        else:
+            self._first.insert(at, sequence)
+            self._last.insert(at, sequence)
+            self._give_up()
         return True
+
+    def _give_up(self) -> None:
+        while len(self._first) > self._most_runs:
+            self.given_up += self._first[1] - self._last[0] - 1
+            self._last[0] = self._last.pop(1)
+            del self._first[1]

@@ -10,17 +10,17 @@ from threading import Lock
 from spanlite.contract import catalogue
 from spanlite.contract.batch import Batch
 from spanlite.contract.codec import DEFAULT_LIMITS, Limits, decode_batch
-from spanlite.contract.columns import Kind
 from spanlite.contract.errors import BatchError
 from spanlite.contract.points import Point
 from spanlite.pipeline.archive.write import ArchiveWriter
-from spanlite.pipeline.dedupe import Seen
-from spanlite.pipeline.fold import fold_batch
-from spanlite.pipeline.partial import Partial
+from spanlite.pipeline.partial import Partial, merge
+from spanlite.pipeline.plausible import check_batch
 from spanlite.pipeline.points import Totals, points
+from spanlite.pipeline.producer import Folded, ProducerFold
 from spanlite.pipeline.series import SeriesRegistry
 from spanlite.pipeline.topk import TopK
-from spanlite.pipeline.windows import WindowPolicy, Windows
+from spanlite.pipeline.windows import WindowPolicy, newest_start_ns
+from spanlite.runtime.clock import Clock, SystemClock
 from spanlite.transport.ports import Consumer, Record
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,8 @@ class Outputs:
     """Where results go; each is called on the pipeline's thread.
 
     Attributes:
-        window_points: what each series did in the windows that have just closed.
+        window_points: what each series did in the windows that have just closed; points of one series and window
+            (late ones, or of two processes) add up.
         total_points: the cumulative points of the same series.
         batch: every batch that is new, before it is folded.
         dead_letter: a record that is no batch, and why.
@@ -53,6 +54,7 @@ class _Counts:
     folded: int = 0
     ranges: int = 0
     duplicates: int = 0
+    late: int = 0
     windows: int = 0
     points: int = 0
     last_event_ns: int = 0
@@ -71,17 +73,19 @@ class EmbeddedPipeline:
         archive: ArchiveWriter | None = None,
         top_k: int = DEFAULT_TOP_K,
         limits: Limits = DEFAULT_LIMITS,
+        clock: Clock | None = None,
     ) -> None:
         self._consumer = consumer
         self._outputs = outputs
         self._policy = policy or WindowPolicy()
         self._archive = archive
         self._limits = limits
+        self._clock = clock or SystemClock()
         self._registry = SeriesRegistry()
-        self._seen = Seen()
-        self._windows = Windows(self._policy)
+        self._producers: dict[bytes, ProducerFold] = {}
+        self._busy: dict[bytes, int] = {}
         self._top = TopK(top_k, self._registry)
-        self._totals = Totals(self._policy.width_ns, self._registry)
+        self._totals = Totals(self._policy.width_ns, self._registry, epoch=self._clock.unix_ns())
         self._counts = _Counts()
         self._lock = Lock()
 
@@ -94,7 +98,7 @@ class EmbeddedPipeline:
         records = self._consumer.poll(_POLL, timeout_s)
         for record in records:
             self._take(record)
-            self._close(self._windows.close_due())  # after each, so that how many came at once decides nothing
+        self._close_idle()
         self._consumer.commit()
         return len(records)
 
@@ -104,30 +108,30 @@ class EmbeddedPipeline:
         Raises:
             ArchiveError: the archive cannot be written.
         """
-        self._close(self._windows.drain())
+        self._emit(merge([producer.drain().closed for producer in self._producers.values()]))
+        self._busy.clear()
         if self._archive:
             self._archive.close()
 
     def counters(self) -> Mapping[str, list[tuple[Mapping[str, str], float]]]:
         """The pipeline's own metrics.
 
-        spans received = folded + ignored + late, and = archived + duplicate once `finish` has run.
+        spans received = folded + ignored, and = archived + duplicate once `finish` has run; late spans are folded too.
         """
         with self._lock:
             counts = self._counts
-            late = self._windows.late_spans
             return {
                 catalogue.PIPELINE_BATCHES_RECEIVED.name: [({}, counts.batches)],
                 catalogue.PIPELINE_BATCHES_REJECTED.name: [
                     ({"reason": reason}, count) for reason, count in sorted(counts.rejected.items())
                 ],
                 catalogue.PIPELINE_SPANS_RECEIVED.name: [({}, counts.spans)],
-                catalogue.PIPELINE_SPANS_FOLDED.name: [({}, counts.folded - late)],
+                catalogue.PIPELINE_SPANS_FOLDED.name: [({}, counts.folded)],
                 catalogue.PIPELINE_SPANS_IGNORED.name: [
                     ({"reason": "range"}, counts.ranges),
                     ({"reason": "duplicate"}, counts.duplicates),
                 ],
-                catalogue.PIPELINE_LATE_SPANS.name: [({}, late)],
+                catalogue.PIPELINE_LATE_SPANS.name: [({}, counts.late)],
                 catalogue.PIPELINE_SPANS_ARCHIVED.name: [({}, self._archive.spans_written if self._archive else 0)],
                 catalogue.PIPELINE_WINDOWS_CLOSED.name: [({}, counts.windows)],
                 catalogue.PIPELINE_POINTS_EMITTED.name: [({}, counts.points)],
@@ -139,6 +143,7 @@ class EmbeddedPipeline:
     def _take(self, record: Record) -> None:
         try:
             batch = decode_batch(record.value, self._limits)
+            check_batch(batch)
         except BatchError as error:
             log.warning("%s offset %d is no batch: %s", record.topic, record.offset, error)
             with self._lock:
@@ -146,27 +151,45 @@ class EmbeddedPipeline:
                 self._counts.batches += 1
             self._outputs.dead_letter(record, error)
             return
-        rows = len(batch.columns)
-        new = self._seen.first_time(batch.producer, batch.sequence)
-        with self._lock:
-            self._counts.batches += 1
-            self._counts.spans += rows
-            self._counts.duplicates += 0 if new else rows
-        if not new:
+        producer = self._producers.get(batch.producer)
+        if producer is None:
+            producer = self._producers[batch.producer] = ProducerFold(self._policy, self._registry)
+        self._busy[batch.producer] = self._clock.monotonic_ns()
+        folded = producer.take(batch)
+        self._count(batch, folded)
+        if folded is None:
             return
         self._outputs.batch(batch)
         if self._archive:
             self._archive.add(batch)
-        partial = fold_batch(batch, self._policy.width_ns, self._registry)
-        ranges = int((batch.columns.kind == Kind.RANGE).sum())
-        with self._lock:
-            self._windows.add(batch, partial)
-            self._counts.folded += rows - ranges
-            self._counts.ranges += ranges
-            if rows:
-                self._counts.last_event_ns = max(self._counts.last_event_ns, int(batch.columns.start_ns.max()))
+        self._emit(merge([folded.closed, folded.late]))
 
-    def _close(self, closed: Partial) -> None:
+    def _count(self, batch: Batch, folded: Folded | None) -> None:
+        rows = len(batch.columns)
+        with self._lock:
+            counts = self._counts
+            counts.batches += 1
+            counts.spans += rows
+            if folded is None:
+                counts.duplicates += rows
+                return
+            counts.folded += folded.spans
+            counts.ranges += folded.ranges
+            counts.late += int(folded.late.spans.sum())
+            newest = newest_start_ns(batch)
+            if newest is not None:
+                counts.last_event_ns = max(counts.last_event_ns, newest)
+
+    def _close_idle(self) -> None:
+        """Closes the windows of producers from which nothing has come for long."""
+        if self._policy.lateness_ns is None:
+            return
+        since = self._clock.monotonic_ns() - self._policy.idle_ns
+        for name in [name for name, at in self._busy.items() if at < since]:
+            del self._busy[name]
+            self._emit(self._producers[name].drain().closed)
+
+    def _emit(self, closed: Partial) -> None:
         if len(closed) == 0:
             return
         kept = self._top.apply(closed)

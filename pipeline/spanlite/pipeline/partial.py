@@ -50,6 +50,8 @@ class Partial:
 
 
 SUMS = ("count", "spans", "sum_ns", "warp_ns", "bytes")
+MOST_SUM = 1 << 62
+"""Where a sum stops instead of wrapping around: 146 years in one series. Sums that stop there still commute."""
 ROW_FIELDS = tuple(field.name for field in fields(Partial) if not field.name.startswith("bucket_"))
 
 
@@ -79,7 +81,7 @@ def merge(parts: Sequence[Partial]) -> Partial:
     group = np.cumsum(fresh) - 1
     tie = stacked["exemplar_span"][order], stacked["exemplar_start_ns"][order]
     longest = _longest(*tie, stacked["max_ns"][order], group)
-    merged = {name: np.add.reduceat(stacked[name][order], first) for name in SUMS}
+    merged: dict[str, Any] = {name: _sums(stacked[name][order], first) for name in SUMS}
     merged["min_ns"] = np.minimum.reduceat(stacked["min_ns"][order], first)
     target = np.empty(rows, dtype=np.int32)
     target[order] = group
@@ -93,6 +95,15 @@ def merge(parts: Sequence[Partial]) -> Partial:
         **merged,
         **_merge_buckets(parts, target),
     )
+
+
+def _sums(values: Int64, first: Int64) -> Int64:
+    """Sums of the groups that begin at `first`, none more than MOST_SUM; values are 0 … MOST_SUM."""
+    if int(values.max()) <= MOST_SUM // len(values):
+        return np.add.reduceat(values, first)
+    high, low = np.add.reduceat(values >> 31, first), np.add.reduceat(values & (1 << 31) - 1, first)
+    high += low >> 31
+    return np.where(high >= MOST_SUM >> 31, MOST_SUM, (high << 31) + (low & (1 << 31) - 1))
 
 
 def select(part: Partial, keep: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Partial:

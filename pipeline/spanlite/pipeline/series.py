@@ -5,6 +5,7 @@ from __future__ import annotations
 from spanlite.contract.batch import Batch
 from spanlite.contract.columns import CONFIG, Int32, Table
 from spanlite.contract.names import stage_label
+from spanlite.contract.point_codec import decode_series, encode_series
 from spanlite.contract.points import Launch, Series
 
 _NAMES_BYTES = 8
@@ -21,6 +22,8 @@ class SeriesRegistry:
         self.series: list[Series] = []
         self._by_series: dict[Series, int] = {}
         self._by_entry: dict[tuple[object, ...], int] = {}
+        self._encoded: dict[int, bytes] = {}
+        self._by_encoded: dict[bytes, int] = {}
 
     def resolve(self, batch: Batch, kind: Int32, config: Int32, stage: Int32, gpu: Int32) -> list[int]:
         """Ids of the series that equally long index columns of a batch name; one entry a series, not a span.
@@ -55,6 +58,24 @@ class SeriesRegistry:
         if known is None:
             known = self._by_series[series] = len(self.series)
             self.series.append(series)
+        return known
+
+    def encoded(self, number: int) -> bytes:
+        """A series as bytes."""
+        known = self._encoded.get(number)
+        if known is None:
+            known = self._encoded[number] = encode_series(self.series[number])
+        return known
+
+    def number_encoded(self, data: bytes) -> int:
+        """Id of a series by its bytes.
+
+        Raises:
+            PointError: they are none.
+        """
+        known = self._by_encoded.get(data)
+        if known is None:
+            known = self._by_encoded[data] = self.number(decode_series(data))
         return known
 
 

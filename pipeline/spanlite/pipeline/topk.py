@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
-from spanlite.contract.points import OTHER, Launch
+from spanlite.contract.points import OTHER, Launch, Series
 from spanlite.pipeline.partial import Partial, merge
 from spanlite.pipeline.series import SeriesRegistry
 
@@ -28,6 +29,12 @@ class TopK:
     @property
     def folded(self) -> int:
         return len(self._rest)
+
+    def restore(self, kept: Iterable[Series]) -> None:
+        """Admits the kernels of series that exist already."""
+        for series in kept:
+            if series.kernel != OTHER:
+                self._admitted[series.gpu_uuid].add(series.kernel)
 
     def apply(self, partial: Partial) -> Partial:
         """The partial with every series that is not admitted merged into its GPU's `other`."""

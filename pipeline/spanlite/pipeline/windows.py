@@ -1,16 +1,20 @@
-"""Event-time windows: which are open, when one closes, which spans came too late."""
+"""Event-time windows of one producer: which are open, when one closes, which spans came too late."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+import numpy as np
 
 from spanlite.contract.batch import Batch
 from spanlite.contract.columns import Kind
 from spanlite.pipeline.partial import Partial, empty_partial, merge, select
 
 SECOND_NS = 1_000_000_000
-_MERGE_AFTER = 64
-"""Pending partials are merged when there are this many: often enough to bound memory, seldom enough to be free."""
+_MERGE_AFTER = 16
+"""Pending partials are merged when there are this many: often enough to bound memory and state, seldom enough to be
+free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,80 +23,87 @@ class WindowPolicy:
 
     Attributes:
         width_ns: window width.
-        lateness_ns: how far behind the newest span a window's end must lie before it closes; None keeps every
-            window open until `drain`, which is right for finite input.
-        idle_ns: a producer this far behind the newest one no longer holds the watermark back.
+        lateness_ns: how far behind the producer's newest span a window's end must lie before it closes; None keeps
+            every window open until `drain`, which is right for finite input.
+        idle_ns: a producer from which nothing has come for so long (by the reader's clock) has its windows closed.
     """
 
     width_ns: int = 10 * SECOND_NS
-    lateness_ns: int | None = 5 * SECOND_NS
-    idle_ns: int = 60 * SECOND_NS
+    lateness_ns: int | None = 2 * SECOND_NS
+    idle_ns: int = 10 * SECOND_NS
 
 
 class Windows:
-    """Open windows of one pipeline.
+    """Open windows of one producer.
 
-    The watermark is the newest start seen from the slowest producer that is not idle. A window closes when the
-    watermark is `lateness_ns` past its end; what arrives for it later is counted in `late_spans` and left out of the
-    metrics (the archive keeps it).
+    A producer's time is its own: the watermark is the newest start that it has sent, so what closes when depends on
+    the order of its own batches alone, and no other producer, ahead or behind, can make its spans late. What comes for
+    a closed window comes out at once as late: counted apart, never lost.
+
+    Attributes:
+        newest_ns: newest start of its GPU work; None before the first.
+        closed_before: windows with a lower number are closed; None while none is.
+        pending: aggregates of the open windows, to be merged.
     """
 
-    def __init__(self, policy: WindowPolicy) -> None:
+    def __init__(
+        self,
+        policy: WindowPolicy,
+        *,
+        newest_ns: int | None = None,
+        closed_before: int | None = None,
+        pending: Iterable[Partial] = (),
+    ) -> None:
         self.policy = policy
-        self.late_spans = 0
-        self._pending: list[Partial] = []
-        self._newest_ns: dict[bytes, int] = {}
-        self._closed_before: int | None = None
+        self.newest_ns = newest_ns
+        self.closed_before = closed_before
+        self.pending = list(pending)
 
-    @property
-    def watermark_ns(self) -> int | None:
-        """None before the first span."""
-        if not self._newest_ns:
-            return None
-        return min(self._busy().values())
-
-    def add(self, batch: Batch, partial: Partial) -> None:
-        """Takes what `fold_batch` made of a batch."""
-        if self._closed_before is not None:
-            on_time = partial.window >= self._closed_before
+    def add(self, batch: Batch, partial: Partial) -> Partial:
+        """Takes what `fold_batch` made of a batch; the rows of it that are late come back."""
+        late = empty_partial()
+        if self.closed_before is not None:
+            on_time = partial.window >= self.closed_before
             if not on_time.all():
-                self.late_spans += int(partial.spans[~on_time].sum())
-                partial = select(partial, on_time)
-        work = batch.columns.start_ns[batch.columns.kind != Kind.RANGE]
-        if len(work):
-            seen = self._newest_ns.get(batch.producer)
-            newest = int(work.max())
-            self._newest_ns[batch.producer] = newest if seen is None else max(seen, newest)
+                late, partial = select(partial, ~on_time), select(partial, on_time)
+        newest = newest_start_ns(batch)
+        if newest is not None:
+            self.newest_ns = newest if self.newest_ns is None else max(self.newest_ns, newest)
         if len(partial):
-            self._pending.append(partial)
-        if len(self._pending) >= _MERGE_AFTER:
-            self._pending = [merge(self._pending)]
+            self.pending.append(partial)
+        if len(self.pending) >= _MERGE_AFTER:
+            self.pending = [merge(self.pending)]
+        return late
 
     def close_due(self) -> Partial:
         """Rows of the windows that the watermark has left behind; each window comes out once."""
-        watermark = self.watermark_ns
-        if watermark is None or self.policy.lateness_ns is None:
+        if self.newest_ns is None or self.policy.lateness_ns is None:
             return empty_partial()
-        before = (watermark - self.policy.lateness_ns) // self.policy.width_ns
-        if self._closed_before is not None and before <= self._closed_before:
+        before = (self.newest_ns - self.policy.lateness_ns) // self.policy.width_ns
+        if self.closed_before is not None and before <= self.closed_before:
             return empty_partial()
         return self._close(before)
 
     def drain(self) -> Partial:
-        """Rows of all windows still open, at the end of the input."""
-        if not any(len(partial) for partial in self._pending):
+        """Rows of all windows still open: at the end of the input, or when the producer is idle."""
+        if not self.pending:
             return empty_partial()
-        return self._close(max(int(partial.window.max()) for partial in self._pending if len(partial)) + 1)
+        return self._close(max(int(partial.window.max()) for partial in self.pending) + 1)
 
     def _close(self, before: int) -> Partial:
-        everything = merge(self._pending)
+        everything = merge(self.pending)
         due = everything.window < before
-        self._pending = [select(everything, ~due)]
-        self._closed_before = before
-        self._newest_ns = self._busy()  # producers that have ended must not pile up
+        self.pending = [] if due.all() else [select(everything, ~due)]
+        self.closed_before = before
         return select(everything, due)
 
-    def _busy(self) -> dict[bytes, int]:
-        """Newest start of each producer that is not idle."""
-        horizon = max(self._newest_ns.values()) - self.policy.idle_ns
-        return {producer: newest for producer, newest in self._newest_ns.items() if newest >= horizon}
+
+def newest_start_ns(batch: Batch) -> int | None:
+    """Newest start of a batch's GPU work; None where it has none. Ranges are the host's and move no watermark."""
+    columns = batch.columns
+    if not len(columns):
+        return None
+    work = columns.kind != Kind.RANGE
+    if work.all():
+        return int(columns.start_ns.max())
+    return int(columns.start_ns[work].max()) if np.any(work) else None

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class MetricPoint(_message.Message):
-    __slots__ = ("series", "window_start_unix_ns", "window_end_unix_ns", "cumulative", "count", "spans", "sum_ns", "min_ns", "max_ns", "warp_ns", "bytes", "schema", "bucket_index", "bucket_count", "exemplar")
+    __slots__ = ("series", "window_start_unix_ns", "window_end_unix_ns", "cumulative", "count", "spans", "sum_ns", "min_ns", "max_ns", "warp_ns", "bytes", "schema", "bucket_index", "bucket_count", "exemplar", "epoch")
     SERIES_FIELD_NUMBER: _ClassVar[int]
     WINDOW_START_UNIX_NS_FIELD_NUMBER: _ClassVar[int]
     WINDOW_END_UNIX_NS_FIELD_NUMBER: _ClassVar[int]
@@ -23,6 +23,7 @@ class MetricPoint(_message.Message):
     BUCKET_INDEX_FIELD_NUMBER: _ClassVar[int]
     BUCKET_COUNT_FIELD_NUMBER: _ClassVar[int]
     EXEMPLAR_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     series: Series
     window_start_unix_ns: int
     window_end_unix_ns: int
@@ -38,7 +39,8 @@ class MetricPoint(_message.Message):
     bucket_index: _containers.RepeatedScalarFieldContainer[int]
     bucket_count: _containers.RepeatedScalarFieldContainer[int]
     exemplar: Exemplar
-    def __init__(self, series: _Optional[_Union[Series, _Mapping]] = ..., window_start_unix_ns: _Optional[int] = ..., window_end_unix_ns: _Optional[int] = ..., cumulative: bool = ..., count: _Optional[int] = ..., spans: _Optional[int] = ..., sum_ns: _Optional[int] = ..., min_ns: _Optional[int] = ..., max_ns: _Optional[int] = ..., warp_ns: _Optional[int] = ..., bytes: _Optional[int] = ..., schema: _Optional[int] = ..., bucket_index: _Optional[_Iterable[int]] = ..., bucket_count: _Optional[_Iterable[int]] = ..., exemplar: _Optional[_Union[Exemplar, _Mapping]] = ...) -> None: ...
+    epoch: int
+    def __init__(self, series: _Optional[_Union[Series, _Mapping]] = ..., window_start_unix_ns: _Optional[int] = ..., window_end_unix_ns: _Optional[int] = ..., cumulative: bool = ..., count: _Optional[int] = ..., spans: _Optional[int] = ..., sum_ns: _Optional[int] = ..., min_ns: _Optional[int] = ..., max_ns: _Optional[int] = ..., warp_ns: _Optional[int] = ..., bytes: _Optional[int] = ..., schema: _Optional[int] = ..., bucket_index: _Optional[_Iterable[int]] = ..., bucket_count: _Optional[_Iterable[int]] = ..., exemplar: _Optional[_Union[Exemplar, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Series(_message.Message):
     __slots__ = ("gpu_uuid", "kind", "kernel", "name", "config", "stage", "workload", "namespace", "pod", "container", "host")

@@ -64,10 +64,15 @@ def test_unsorted_rows_are_found(tmp_path: Path, batches: list[Batch]) -> None:
 
 
 def test_ids_that_stand_twice_are_found(tmp_path: Path, batches: list[Batch]) -> None:
-    """The same batch in two files, before compaction."""
+    """The same batch in two files, before compaction: which batch, in which files, and how many ids."""
     write_batches(tmp_path, batches)
     write_batches(tmp_path, batches[:1])
-    (problem,) = verify(tmp_path).problems
+    overlap, problem = verify(tmp_path).problems
+    one, other = sorted(path.name for path in tmp_path.rglob("*.parquet"))
+    assert overlap.endswith(
+        f"bucket=00: batches 0 of producer {bytes(range(16)).hex()} lie in {one} and in {other}; "
+        "run `spanlite archive compact`"
+    )
     assert problem == "session fedcba9876543210: 4008 span ids stand twice; run `spanlite archive compact`"
 
 
@@ -110,3 +115,28 @@ def test_an_empty_folder_is_a_problem_and_a_missing_one_an_error(tmp_path: Path)
     assert verify(tmp_path).problems == [f"{tmp_path}: holds no archive files (date=…/hour=…/bucket=…/*.parquet)"]
     with pytest.raises(ArchiveError, match="no such folder"):
         verify(tmp_path / "none")
+
+
+def test_footers_that_contradict_their_rows_are_found(tmp_path: Path, batches: list[Batch]) -> None:
+    """One batch too few, one too many, and a text that is no list of batches."""
+    producer = batches[0].producer.hex()
+    for wrong in (f'{{"{producer}":[[0,1]]}}', f'{{"{producer}":[[0,3]]}}', "{}", "?"):
+        write_batches(tmp_path, batches[:3])
+        (path,) = tmp_path.rglob("*.parquet")
+        assert verify(tmp_path).problems == []
+        facts = {**pq.read_metadata(path).metadata, b"spanlite.batches": wrong.encode()}
+        pq.write_table(pq.read_table(path, partitioning=None).replace_schema_metadata(facts), path)
+        (problem,) = verify(tmp_path).problems
+        assert problem == f"{path}: its footer names other batches than its rows; write it again from its batches"
+
+
+def test_overlaps_name_each_pair_of_files(tmp_path: Path, batches: list[Batch]) -> None:
+    """Batches 1 to 3 in one file, 0 to 1 and 3 to 4 in others: which ones lie where twice."""
+    names = []
+    for chosen in (batches[1:4], batches[:2], batches[3:]):
+        write_batches(tmp_path, chosen)
+        names.append(max(tmp_path.rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns).name)
+    overlaps = [problem for problem in verify(tmp_path).problems if "producer" in problem]
+    assert len(overlaps) == 2
+    assert any("batches 1 of" in text and names[0] in text and names[1] in text for text in overlaps)
+    assert any("batches 3 of" in text and names[0] in text and names[2] in text for text in overlaps)

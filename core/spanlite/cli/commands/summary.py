@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
-from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `spanlite summary`."""
-    parser.add_argument("folder", type=Path, metavar="DIR", help="the archive's folder")
+    parser.add_argument("folder", metavar="DIR", help="the archive: a folder, or s3://bucket/prefix?…")
     parser.add_argument("--by", choices=("stage", "config"), help="split kernels by stage or by launch configuration")
     parser.add_argument("--base", choices=("demangled", "mangled"), default="demangled", help="how names are written")
     parser.add_argument("--kind", choices=("kernel", "memcpy", "memset"), default="kernel", help="which spans (kernel)")

@@ -7,29 +7,20 @@ sees a span twice. The next compaction removes what is left.
 
 from __future__ import annotations
 
-import fcntl
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
 from spanlite.contract.errors import ArchiveError
-from spanlite.pipeline.archive.layout import (
-    COMPACT_PREFIX,
-    HOUR_NS,
-    TEMPORARY_SUFFIX,
-    compact_name,
-    parse_partition,
-    partitions,
-    replaced_by,
-    split_files,
-    sync_folder,
-)
+from spanlite.pipeline.archive.layout import COMPACT_PREFIX, HOUR_NS, compact_name, parse_partition
 from spanlite.pipeline.archive.merge import Merge
-from spanlite.pipeline.archive.schema import BUCKETS_KEY, REPLACES_KEY, open_file, writer_options
+from spanlite.pipeline.archive.port import File, Store, label
+from spanlite.pipeline.archive.provenance import read_provenance, to_json, union
+from spanlite.pipeline.archive.schema import BATCHES_KEY, BUCKETS_KEY, REPLACES_KEY, open_file, writer_options
+from spanlite.pipeline.archive.snapshot import is_temporary, is_visible, partitions, replaced_by, require, split_files
+from spanlite.pipeline.archive.store import Where, open_store
 from spanlite.pipeline.archive.write import ROW_GROUP_ROWS, write_tables
 
 LOCK_NAME = ".compact.lock"
@@ -40,14 +31,14 @@ class Compaction:
     """What was done to one partition.
 
     Attributes:
-        folder: the partition.
+        folder: the partition's, relative to the archive.
         files_before, bytes_before: what lay there, replaced files included.
         files_after, bytes_after: what lies there now.
         spans: rows now.
         duplicates: rows that were there twice.
     """
 
-    folder: Path
+    folder: str
     files_before: int
     bytes_before: int
     files_after: int
@@ -57,14 +48,22 @@ class Compaction:
 
 
 def compact(
-    root: Path | str, *, closed_before_ns: int | None = None, row_group_rows: int = ROW_GROUP_ROWS
+    root: Where,
+    *,
+    closed_before_ns: int | None = None,
+    row_group_rows: int = ROW_GROUP_ROWS,
+    stop: Callable[[], bool] = lambda: False,
 ) -> list[Compaction]:
     """Merges the files of every partition that has more than one.
 
+    Writers may write and readers read meanwhile. One compaction at a time: a local archive has a lock for that, an
+    object store has none. Two at once lose nothing, but may leave rows twice until the next one.
+
     Args:
-        root: the archive's folder.
+        root: the archive: a folder, a URI or a store, as `open_store` takes them.
         closed_before_ns: leave partitions alone whose hour ends later than this Unix time; none if not given.
         row_group_rows: about so many rows to a row group of the new files.
+        stop: asked before each partition; the rest is left for next time when it says so.
 
     Returns:
         one entry for each partition that changed.
@@ -72,63 +71,70 @@ def compact(
     Raises:
         ArchiveError: no archive there, a damaged file, no permission, or a compaction that is running.
     """
-    path = Path(root)
-    folders = list(partitions(path))
-    with _only_one(path):
+    store = open_store(root)
+    require(store)
+    with store.lock(LOCK_NAME):
         done = []
-        for folder in folders:
+        for folder, listed in partitions(store).items():
+            if stop():
+                break
             if closed_before_ns is not None and (parse_partition(folder)[0] + 1) * HOUR_NS > closed_before_ns:
                 continue
             try:
-                result = _compact_partition(folder, row_group_rows)
+                result = _compact_partition(store, folder, listed, row_group_rows)
             except (OSError, pa.ArrowException) as error:
-                raise ArchiveError(f"{folder}: cannot be compacted ({error}); nothing was removed") from error
+                text = f"{label(store, folder)}: cannot be compacted ({error}); nothing was removed"
+                raise ArchiveError(text) from error
             if result is not None:
                 done.append(result)
         return done
 
 
-def _compact_partition(folder: Path, row_group_rows: int) -> Compaction | None:
-    for leftover in folder.glob(f".{COMPACT_PREFIX}*{TEMPORARY_SUFFIX}"):
-        leftover.unlink()  # of a compaction that was killed: ours is the only one that runs
-    live, replaced = split_files(folder)
+def _compact_partition(store: Store, folder: str, listed: list[File], row_group_rows: int) -> Compaction | None:
+    # Of a compaction that was killed: ours is the only one that runs.
+    store.delete([f.name for f in listed if is_temporary(f) and f.base.startswith(f".{COMPACT_PREFIX}")])
+    live, replaced = split_files(store, listed)
     if len(live) <= 1 and not replaced:
         return None
-    bytes_before = sum(path.stat().st_size for path in (*live, *replaced))
     duplicates = 0
-    old = list(replaced)
     new = live
     if len(live) > 1:
-        target, duplicates = _merge(folder, live, row_group_rows)
-        old += [path for path in live if path != target]
+        target, duplicates = _merge(store, folder, live, row_group_rows)
         new = [target]
-    remove(old)
-    spans = 0
-    for path in new:
-        with open_file(path) as file:
-            spans += file.metadata.num_rows
+    kept = {file.name for file in new}
+    before = [file for file in listed if is_visible(file)]
+    store.delete([file.name for file in before if file.name not in kept])
     return Compaction(
         folder=folder,
-        files_before=len(live) + len(replaced),
-        bytes_before=bytes_before,
+        files_before=len(before),
+        bytes_before=sum(file.size for file in before),
         files_after=len(new),
-        bytes_after=sum(path.stat().st_size for path in new),
-        spans=spans,
+        bytes_after=sum(file.size for file in new),
+        spans=sum(_rows(store, file) for file in new),
         duplicates=duplicates,
     )
 
 
-def _merge(folder: Path, live: list[Path], row_group_rows: int) -> tuple[Path, int]:
-    replaces = {path.name for path in live}
-    for path in live:
-        if path.name.startswith(COMPACT_PREFIX):  # what it replaced may be written again by a producer that restarts
-            replaces.update(replaced_by(path))
-    with open_file(live[0]) as file:
-        buckets = (file.metadata.metadata or {}).get(BUCKETS_KEY, b"1").decode()
-    merge = Merge(live, row_group_rows)
-    target = folder / compact_name(replaces)
-    facts = {BUCKETS_KEY.decode(): buckets, REPLACES_KEY.decode(): json.dumps(sorted(replaces))}
-    write_tables(target, _counted(merge), writer_options(()), facts)
+def _merge(store: Store, folder: str, live: list[File], row_group_rows: int) -> tuple[File, int]:
+    replaces = {file.base for file in live}
+    for file in live:
+        if file.base.startswith(COMPACT_PREFIX):  # what it replaced may be written again by a producer that restarts
+            replaces.update(replaced_by(store, file.name))
+    with open_file(store, live[0].name) as first:
+        buckets = (first.metadata.metadata or {}).get(BUCKETS_KEY, b"1").decode()
+    merge = Merge(store, [file.name for file in live], row_group_rows)
+    facts = {
+        BUCKETS_KEY.decode(): buckets,
+        REPLACES_KEY.decode(): json.dumps(sorted(replaces)),
+        BATCHES_KEY.decode(): to_json(union(read_provenance(store, file.name) for file in live)),
+    }
+    name = f"{folder}/{compact_name(replaces)}"
+    target = write_tables(store, name, _counted(merge), writer_options(()), facts)
+    written, expected = _rows(store, target), merge.rows - merge.duplicates
+    if written != expected:
+        raise ArchiveError(
+            f"{label(store, name)}: holds {written} of {expected} spans; remove it: its inputs are still there"
+        )
     return target, merge.duplicates
 
 
@@ -138,23 +144,7 @@ def _counted(merge: Merge) -> Iterator[object]:
         raise ArchiveError(f"compaction read {merge.rows_in} of {merge.rows} spans; nothing was changed")
 
 
-def remove(paths: list[Path]) -> None:
-    """Removes files whose rows lie elsewhere, durably."""
-    for path in paths:
-        path.unlink(missing_ok=True)
-    for folder in {path.parent for path in paths}:
-        sync_folder(folder)
-
-
-@contextmanager
-def _only_one(root: Path) -> Iterator[None]:
-    try:
-        handle = (root / LOCK_NAME).open("w")
-    except OSError as error:
-        raise ArchiveError(f"{root}: cannot be written to ({error}); correct the permissions") from error
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise ArchiveError(f"{root}: another compaction is running; wait for it to end") from error
-        yield
+def _rows(store: Store, file: File) -> int:
+    with open_file(store, file.name) as opened:
+        rows: int = opened.metadata.num_rows
+        return rows

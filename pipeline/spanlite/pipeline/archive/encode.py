@@ -44,7 +44,7 @@ class Encoder:
     """Columns of gathered rows, cut to tables of any choice of rows."""
 
     def __init__(self, rows: Rows) -> None:
-        self._rows = rows
+        self.rows = rows
         self._tables: dict[str, _Values] = {}
         self._same: dict[tuple[object, object], NDArray[Any]] = {}
         for column in COLUMNS:
@@ -59,14 +59,14 @@ class Encoder:
             if name not in _TEXTS and mask is None and len(values) and bool((values == values[0]).all())
         ]
         for name in ("bytes", "weight"):
-            values = self._rows.plain[name]
+            values = self.rows.plain[name]
             if len(values) and values.min() == values.max():
                 names.append(name)
         return names
 
     def table(self, chosen: Int64) -> Any:
         """The rows `chosen`, in that order, as an Arrow table of `file_schema()`."""
-        rows = self._rows
+        rows = self.rows
         index = {  # int64, since numpy would convert a narrower index for each of the columns
             "config": rows.config[chosen].astype(np.int64),
             "place": rows.place[chosen].astype(np.int64),
@@ -100,7 +100,7 @@ class Encoder:
         return same
 
     def _row_column(self, name: str, chosen: Int64) -> Any:
-        rows = self._rows
+        rows = self.rows
         if name == "session_row":
             return pa.array(rows.row[chosen])
         if name == "kind":
@@ -120,17 +120,17 @@ class Encoder:
 
     def _table_values(self, column: Column) -> _Values:
         if column.source == "batch":
-            return _batch_values(column, self._rows.batches)
+            return _batch_values(column, self.rows.batches)
         if column.source == "trace":
             return self._trace_values(column)
         if column.source == "place":
             return self._place_values(column)
         if column.source == "node":
-            return np.ascontiguousarray(self._rows.nodes[column.name]), None
+            return np.ascontiguousarray(self.rows.nodes[column.name]), None
         return self._config_values(column)
 
     def _config_values(self, column: Column) -> _Values:
-        configs, strings = self._rows.configs, self._rows.strings
+        configs, strings = self.rows.configs, self.rows.strings
         if column.name == "theoretical_occupancy":
             ratio = config_occupancy(configs)
             return ratio, np.isnan(ratio)
@@ -141,7 +141,7 @@ class Encoder:
         return _texts([strings[index] for index in values], pa.string()) if column.name in _TEXTS else (values, None)
 
     def _trace_values(self, column: Column) -> _Values:
-        traces = self._rows.traces
+        traces = self.rows.traces
         if column.name == "trace_id":
             codes, first = distinct(traces["id"])  # one id may have several entries: its start was not known at first
             ids = np.ascontiguousarray(traces["id"][first])
@@ -151,7 +151,7 @@ class Encoder:
         return np.append(traces[field], traces[field].dtype.type(0)), None
 
     def _place_values(self, column: Column) -> _Values:
-        places = self._rows.places
+        places = self.rows.places
         if column.name not in _TEXTS:
             return np.ascontiguousarray(places[column.name]), None
         of_gpu: dict[str, Callable[[Gpu], str]] = {
@@ -162,7 +162,7 @@ class Encoder:
         read = of_gpu[column.name]
         texts: list[str | None] = []
         for place in places:
-            gpus, at = self._rows.gpus[place["gpus"]], int(place["gpu"])
+            gpus, at = self.rows.gpus[place["gpus"]], int(place["gpu"])
             texts.append((read(gpus[at - 1]) or None) if 0 < at <= len(gpus) else None)
         return _texts(texts, pa.string())
 

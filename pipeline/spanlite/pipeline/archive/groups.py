@@ -8,7 +8,7 @@ import numpy as np
 
 from spanlite.contract.columns import Int64
 from spanlite.pipeline.archive.decode import joint_codes, numbers, text_codes
-from spanlite.pipeline.archive.rows import group_keys, group_ranks
+from spanlite.pipeline.archive.order import group_keys, group_ranks
 
 KEY_COLUMNS = ["trace_id", "trace_start_ns", "session", "start_ns"]
 _LATEST = np.iinfo(np.int64).max

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from spanlite.contract.columns import Int64
 from spanlite.pipeline.archive.decode import numbers, text_codes
 from spanlite.pipeline.archive.groups import KEY_COLUMNS, Groups
+from spanlite.pipeline.archive.port import Store
 from spanlite.pipeline.archive.schema import COLUMNS, file_schema, open_file
 
 _SAMPLE_EVERY = 256
@@ -27,7 +27,7 @@ _Key = tuple[int, int]
 class _Extent:
     """One row group of one file: its groups, with first and last start of each."""
 
-    path: Path
+    name: str
     group: int
     rows: int
     codes: Int64
@@ -44,26 +44,28 @@ class Merge:
         rows_in, duplicates: counted while `tables` runs.
     """
 
-    def __init__(self, paths: Sequence[Path], piece_rows: int) -> None:
+    def __init__(self, store: Store, names: Sequence[str], piece_rows: int) -> None:
         """Reads the sort keys of all files.
 
         Args:
-            paths: the files.
+            store: where they lie.
+            names: the files.
             piece_rows: about so many rows come as one table, and a few times as many are held in memory.
 
         Raises:
             ArchiveError: a file is not readable.
         """
+        self._store = store
         self._piece_rows = piece_rows
         self._groups = Groups()
         self._extents: list[_Extent] = []
         samples: list[NDArray[np.int64]] = []
-        for path in paths:
-            with open_file(path) as file:
-                samples += [self._index(path, file, group) for group in range(file.num_row_groups)]
+        for name in names:
+            with open_file(store, name) as file:
+                samples += [self._index(name, file, group) for group in range(file.num_row_groups)]
         self._ranks = self._groups.ranks()
         self._bounds = self._cut(np.concatenate(samples, axis=1) if samples else np.zeros((2, 0), dtype=np.int64))
-        self._cache: OrderedDict[tuple[Path, int], Any] = OrderedDict()
+        self._cache: OrderedDict[tuple[str, int], Any] = OrderedDict()
         self.rows_in = 0
         self.duplicates = 0
 
@@ -80,7 +82,7 @@ class Merge:
             if parts:
                 yield self._sorted(_one_dictionary(pa.concat_tables(parts)))
 
-    def _index(self, path: Path, file: Any, group: int) -> NDArray[np.int64]:
+    def _index(self, name: str, file: Any, group: int) -> NDArray[np.int64]:
         table = file.read_row_group(group, columns=KEY_COLUMNS, use_threads=False)
         codes, start = self._groups.add(table), numbers(table["start_ns"])
         used, local = np.unique(codes, return_inverse=True)
@@ -88,7 +90,7 @@ class Merge:
         last = np.full(len(used), np.iinfo(np.int64).min)
         np.minimum.at(first, local, start)
         np.maximum.at(last, local, start)
-        self._extents.append(_Extent(path, group, len(start), used, first, last))
+        self._extents.append(_Extent(name, group, len(start), used, first, last))
         return np.stack([codes[::_SAMPLE_EVERY], start[::_SAMPLE_EVERY]])
 
     def _cut(self, samples: NDArray[np.int64]) -> list[_Key]:
@@ -118,11 +120,11 @@ class Merge:
         return table.filter(pa.array(keep))
 
     def _read(self, extent: _Extent) -> Any:
-        key = (extent.path, extent.group)
+        key = (extent.name, extent.group)
         if key in self._cache:
             self._cache.move_to_end(key)
             return self._cache[key]
-        with open_file(extent.path) as file:
+        with open_file(self._store, extent.name) as file:
             table = file.read_row_group(extent.group, use_threads=False)
         self._cache[key] = table
         while len(self._cache) > 1 and sum(map(len, self._cache.values())) > _CACHED_PIECES * self._piece_rows:

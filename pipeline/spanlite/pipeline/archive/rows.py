@@ -1,4 +1,4 @@
-"""Many batches as one set of columns over common tables, and the order in which their rows go to disk."""
+"""Many batches as one set of columns over common tables."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ from numpy.typing import NDArray
 
 from spanlite.contract.batch import Batch, Gpu
 from spanlite.contract.columns import CONFIG, NODE, PLACE, TRACE, Int32, Int64, Table, UInt64
-from spanlite.contract.ids import mix64
-from spanlite.pipeline.archive.layout import bucket_of, hour_of, trace_hash
 
-_LATEST = np.iinfo(np.int64).max
 GPU_PLACE = np.dtype([*PLACE.descr, ("gpus", "<i4")])
 """PLACE and the index of the GPU list that its `gpu` counts in."""
 
@@ -140,98 +137,6 @@ def first_of(codes: Int32 | Int64) -> Int64:
     first = np.zeros(int(codes.max()) + 1 if len(codes) else 0, dtype=np.int64)
     first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
     return first
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """How rows go to disk.
-
-    Attributes:
-        rows: row numbers in the order of the files, shape (n,).
-        hours, buckets: of each partition, in order.
-        ends: position in `rows` at which each partition ends.
-    """
-
-    rows: Int64
-    hours: Int64
-    buckets: Int64
-    ends: Int64
-
-
-def order_rows(rows: Rows, buckets: int) -> Order:
-    """Partition of each row, and the order (partition, first start of its trace, trace, start).
-
-    A trace lies in the hour of its first start, never split by the starts of its spans: what the agent said, else the
-    first start among the rows at hand. Rows without a trace stand together by session, in the hour in which the first
-    such row of their batch starts.
-    """
-    start = rows.plain["start_ns"]
-    ids, id_first = distinct(rows.traces["id"])
-    trace_ids = rows.traces["id"][id_first]
-    sessions, loose_hours, session_code = _loose_groups(rows)
-    has_trace = rows.trace >= 0
-    loose = len(trace_ids) + session_code[rows.batch]
-    group = np.where(has_trace, np.append(ids, 0)[rows.trace], loose)
-    first = first_starts(group, start, len(trace_ids) + len(sessions))
-    used = np.unique(rows.trace[has_trace])
-    told = rows.traces["start_ns"][used]
-    first = told_starts(first, ids[used[told != 0]], told[told != 0])
-    hours = np.append(hour_of(first[: len(trace_ids)]), loose_hours)
-    bucket = bucket_of(np.append(trace_hash(trace_ids), mix64(sessions)), buckets)
-    ranks = group_ranks(first, group_keys(trace_ids, sessions))
-    order = sort_rows(start, ranks[group], (hours * buckets + bucket)[group])
-    hour, bucket = hours[group[order]], bucket[group[order]]
-    ends = np.append(np.flatnonzero((np.diff(hour) != 0) | (np.diff(bucket) != 0)) + 1, len(order))
-    return Order(order, hour[ends - 1], bucket[ends - 1], ends)
-
-
-def _loose_groups(rows: Rows) -> tuple[UInt64, Int64, Int64]:
-    """Session and hour of the groups of rows without a trace, and the group of each batch."""
-    loose = rows.trace < 0
-    first = first_starts(rows.batch[loose], rows.plain["start_ns"][loose], len(rows.batches))
-    pairs = np.zeros(len(rows.batches), dtype=[("session", "<u8"), ("hour", "<i8")])
-    pairs["session"] = [batch.session for batch in rows.batches]
-    pairs["hour"] = hour_of(first)
-    codes, at = distinct(pairs)
-    return np.ascontiguousarray(pairs["session"][at]), pairs["hour"][at], codes.astype(np.int64)
-
-
-def told_starts(first: Int64, groups: Int64 | Int32, starts: Int64) -> Int64:
-    """`first`, with the earliest of `starts` for each of `groups` in place of what the rows say."""
-    told = np.full(len(first), _LATEST, dtype=np.int64)
-    np.minimum.at(told, groups, starts)
-    return np.where(told != _LATEST, told, first)
-
-
-def first_starts(group: Int64 | Int32, start: Int64, groups: int) -> Int64:
-    """Smallest start of each group; the largest int64 where a group has no rows."""
-    first = np.full(groups, _LATEST, dtype=np.int64)
-    if groups == 1 and len(start):
-        first[0] = start.min()
-    else:
-        np.minimum.at(first, group, start)
-    return first
-
-
-def group_keys(trace_ids: NDArray[np.void], sessions: UInt64) -> tuple[UInt64, UInt64]:
-    """Sort keys, high and low half, of groups: traces by their id as bytes, then sessions (rows without a trace)."""
-    halves = np.ascontiguousarray(trace_ids).view(">u8").reshape(-1, 2).astype(np.uint64)
-    return np.append(halves[:, 0], np.zeros_like(sessions)), np.append(halves[:, 1], sessions)
-
-
-def group_ranks(first: Int64, keys: tuple[UInt64, UInt64]) -> Int64:
-    """Position of each group in the order (first start, key)."""
-    ranks = np.empty(len(first), dtype=np.int64)
-    ranks[np.lexsort((keys[1], keys[0], first))] = np.arange(len(first))
-    return ranks
-
-
-def sort_rows(start: Int64, *keys: Int64) -> Int64:
-    """Stable order by the keys, the last the foremost, and by start within."""
-    foremost = [key for key in keys if len(key) and key.min() != key.max()]
-    if not foremost and bool((start[1:] >= start[:-1]).all()):
-        return np.arange(len(start))
-    return np.asarray(np.lexsort((start, *foremost)), dtype=np.int64)
 
 
 def gpu_fields() -> tuple[str, ...]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 
 from spanlite.contract.columns import Kind, Limiter, SamplingMode
 from spanlite.contract.errors import ArchiveError
+from spanlite.pipeline.archive.port import Store, label, path_of
 
 FORMAT = "1"
 """Revision of the columns; it rises only when the meaning of a column changes."""
@@ -24,6 +24,8 @@ FORMAT_KEY = b"spanlite.format"
 BUCKETS_KEY = b"spanlite.buckets"
 REPLACES_KEY = b"spanlite.replaces"
 """Footer of a compacted file: JSON list of the file names, in the same folder, whose rows it holds."""
+BATCHES_KEY = b"spanlite.batches"
+"""Footer of every file: JSON object, producer in hex → ranges [first, last] of the batches that have rows in it."""
 
 KIND_NAMES = {kind.value: kind.name.lower() for kind in Kind}
 LIMITER_NAMES = {limit.value: limit.name.lower() for limit in Limiter}
@@ -155,7 +157,7 @@ def writer_options(constant: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def check_schema(path: Path, schema: Any, facts: dict[bytes, bytes]) -> None:
+def check_schema(where: str, schema: Any, facts: dict[bytes, bytes]) -> None:
     """Holds a file's columns against SCHEMA, and the revision in its footer against FORMAT.
 
     Raises:
@@ -163,11 +165,11 @@ def check_schema(path: Path, schema: Any, facts: dict[bytes, bytes]) -> None:
     """
     revision = facts.get(FORMAT_KEY, FORMAT.encode()).decode("ascii", "replace")
     if revision != FORMAT:
-        raise ArchiveError(f"{path}: archive revision {revision}; this version reads {FORMAT}")
+        raise ArchiveError(f"{where}: archive revision {revision}; this version reads {FORMAT}")
     missing = [name for name in BY_NAME if name not in schema.names]
     if missing:
         raise ArchiveError(
-            f"{path}: not a file of a spanlite archive: column {missing[0]!r} is missing"
+            f"{where}: not a file of a spanlite archive: column {missing[0]!r} is missing"
             f"{f' and {len(missing) - 1} more' if len(missing) > 1 else ''}; point to a folder written by spanlite"
         )
     for name, column in BY_NAME.items():
@@ -175,18 +177,52 @@ def check_schema(path: Path, schema: Any, facts: dict[bytes, bytes]) -> None:
         if pa.types.is_dictionary(found):
             found = found.value_type
         if found != column.type:
-            raise ArchiveError(f"{path}: column {name!r} is {found}, an archive has {column.type} there")
+            raise ArchiveError(f"{where}: column {name!r} is {found}, an archive has {column.type} there")
 
 
-def open_file(path: Path) -> Any:
+def open_file(store: Store, name: str) -> Any:
     """A pyarrow ParquetFile whose columns are those of an archive; texts come as Arrow dictionaries.
 
     Raises:
-        ArchiveError: unreadable, not Parquet, or foreign.
+        ArchiveError: gone, unreadable, not Parquet, or foreign.
+    """
+    path = path_of(store, name)
+    try:
+        footer = pq.read_metadata(path, filesystem=store.filesystem)
+        check_schema(label(store, name), footer.schema.to_arrow_schema(), footer.metadata or {})
+        return pq.ParquetFile(
+            path,
+            filesystem=store.filesystem,
+            metadata=footer,
+            read_dictionary=TEXT_COLUMNS,
+            pre_buffer=store.remote,
+        )
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(store, name, error) from error
+
+
+def read_facts(store: Store, name: str) -> dict[bytes, bytes]:
+    """What a file's footer says beside its columns.
+
+    Raises:
+        FileNotFoundError: it is not there (any more).
+        ArchiveError: it is unreadable or not Parquet.
     """
     try:
-        footer = pq.read_metadata(path)
-        check_schema(path, footer.schema.to_arrow_schema(), footer.metadata or {})
-        return pq.ParquetFile(path, metadata=footer, read_dictionary=TEXT_COLUMNS)
+        return pq.read_metadata(path_of(store, name), filesystem=store.filesystem).metadata or {}
     except (OSError, pa.ArrowException) as error:
-        raise ArchiveError(f"{path}: cannot be read as Parquet ({error}); remove it or restore it") from error
+        if is_gone(error):
+            raise FileNotFoundError(label(store, name)) from error
+        raise unreadable(store, name, error) from error
+
+
+def is_gone(error: BaseException) -> bool:
+    """Whether a file is not there any more; an object may go between the question for its size and its reading."""
+    return isinstance(error, FileNotFoundError) or "NO_SUCH_KEY" in str(error)
+
+
+def unreadable(store: Store, name: str, error: BaseException) -> ArchiveError:
+    """What to say of a file that is no whole Parquet, or that has gone since it was listed."""
+    if is_gone(error):
+        return ArchiveError(f"{label(store, name)}: has gone since it was listed; a compaction is running: read again")
+    return ArchiveError(f"{label(store, name)}: cannot be read as Parquet ({error}); remove it or restore it")

@@ -1,0 +1,78 @@
+"""`spanlite pipeline run`: the jobs in this process, over Kafka."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from spanlite.cli.kafka_flags import kafka_settings
+from spanlite.cli.stopping import Stopping
+from spanlite.contract.batch import Batch
+from spanlite.contract.errors import UsageError
+from spanlite.pipeline.archivestage import Write
+from spanlite.pipeline.durable import Cadence, DurablePipeline, Topics, run_until
+from spanlite.pipeline.kept import KeptState
+from spanlite.pipeline.windows import WindowPolicy
+from spanlite.runtime.clock import SystemClock
+from spanlite.runtime.durations import parse_duration_ns
+from spanlite.transport.kafka import KafkaConsumer, KafkaProducer
+from spanlite.transport.topics import topic_names
+
+
+def run(args: argparse.Namespace) -> int:
+    """Until SIGTERM or Ctrl-C, or with --bounded to the end of what is in the topic: 0.
+
+    Raises:
+        SpanliteError: started again, it goes on from its last commit.
+    """
+    if args.state is None:
+        raise UsageError("--state FILE is missing: where the runner keeps its totals and offsets over restarts")
+    clock, names = SystemClock(), topic_names(args.prefix)
+    topics = Topics(names["spans"], names["points"], names["late"], names["dead"])
+    policy = WindowPolicy(
+        width_ns=parse_duration_ns(args.window),
+        lateness_ns=parse_duration_ns(args.lateness),
+        idle_ns=parse_duration_ns(args.idle),
+    )
+    cadence = Cadence(emit=parse_duration_ns(args.emit), archive=parse_duration_ns(args.flush))
+    settings = kafka_settings(args, client_id="spanlite-pipeline")
+    write = _writer(args.archive, args.buckets) if args.archive else None
+    args.state.parent.mkdir(parents=True, exist_ok=True)
+    state = KeptState(args.state)
+    try:
+        with (
+            Stopping() as stopping,
+            KafkaConsumer(settings, topics.spans, offsets=state.positions(topics.spans)) as consumer,
+            KafkaProducer(settings) as producer,
+        ):
+            pipeline = DurablePipeline(
+                state,
+                consumer,
+                producer,
+                topics,
+                policy=policy,
+                clock=clock,
+                top_k=args.top_k,
+                write=write,
+                cadence=cadence,
+            )
+            print(f"reading {topics.spans} at {settings.bootstrap}", file=sys.stderr, flush=True)
+            run_until(pipeline, lambda: stopping.told or (args.bounded and consumer.caught_up))
+            pipeline.finish(close_windows=args.bounded and not stopping.told)
+    finally:
+        state.close()
+    return 0
+
+
+def _writer(archive: str, buckets: int) -> Write:
+    from spanlite.pipeline.archive.flush import flush_new
+    from spanlite.pipeline.archive.ledger import Ledger
+    from spanlite.pipeline.archive.store import open_store
+
+    store, ledger = open_store(archive), Ledger()
+
+    def write(batches: Sequence[Batch]) -> int:
+        return flush_new(store, batches, buckets=buckets, ledger=ledger).spans_written
+
+    return write

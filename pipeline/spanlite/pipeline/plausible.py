@@ -1,0 +1,50 @@
+"""What a batch may claim: bounds that keep times and sums within 64 bits and labels within reason, whoever sent it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spanlite.contract.batch import Batch
+from spanlite.contract.errors import BatchError
+from spanlite.contract.point_codec import DEFAULT_POINT_LIMITS
+
+MOST_START_NS = 1 << 62
+"""Of a start before or after 1970: 146 years, so that the edges of its window fit an int64."""
+MOST_TIME_NS = 1 << 48
+"""Weighted GPU time of one batch: three days."""
+MOST_COUNT = 1 << 32
+"""Executions: 65,536 spans that stand for 65,536 each."""
+MOST_BYTES = 1 << 56
+MOST_WARPS = 1 << 10
+"""Of one SM; the largest GPU has 64."""
+
+
+def check_batch(batch: Batch) -> None:
+    """Accepts what an agent can have measured.
+
+    Raises:
+        BatchError: reason text_bytes, time or total.
+    """
+    most = DEFAULT_POINT_LIMITS.text_bytes
+    texts = (*batch.columns.strings, *batch.resource.values(), *(gpu.uuid for gpu in batch.gpus))
+    # A text of n characters has at most 4n bytes, so only long ones need to be counted.
+    longest = max(map(len, texts), default=0)
+    if longest * 4 > most:
+        longest = max(len(text.encode()) for text in texts)
+        if longest > most:
+            raise BatchError("text_bytes", f"a text has {longest} bytes, the limit is {most}")
+    columns = batch.columns
+    if len(columns):
+        first, last = int(columns.start_ns.min()), int(columns.start_ns.max())
+        if first < -MOST_START_NS or last > MOST_START_NS:
+            raise BatchError("time", f"starts from {first} to {last} ns, the limit is {MOST_START_NS} either way")
+    weight = columns.weight.astype(np.float64)
+    totals = (
+        ("nanoseconds", float(np.dot(columns.duration_ns, weight)), MOST_TIME_NS),
+        ("executions", float(weight.sum()), MOST_COUNT),
+        ("bytes", float(np.dot(columns.bytes, weight)), MOST_BYTES),
+        ("active warps", float(columns.configs["active_warps"].max(initial=0)), MOST_WARPS),
+    )
+    for what, total, limit in totals:
+        if not total <= limit:
+            raise BatchError("total", f"{total:.3g} {what} in one batch, the limit is {limit}")

@@ -1,0 +1,180 @@
+"""Load for a cluster made from a recorded run, and what must come out of it, counted span by span from its columns."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from confluent_kafka import Producer
+
+from spanlite.cli.embedded import Embedded, open_source
+from spanlite.contract.batch import Batch
+from spanlite.contract.codec import encode_batch
+from spanlite.contract.columns import Kind
+from spanlite.pipeline.embedded import Outputs
+from spanlite.pipeline.windows import WindowPolicy
+
+RECORDING = Path(__file__).parents[1] / "data/h200/serve-cupti130500.bin.xz"
+RANGE_BIT = 1 << 63
+
+Span = tuple[int, int, int, int]
+"""Session, number within it, start, duration: one row of the archive."""
+Kernel = tuple[str, int, str]
+"""GPU, kind and full name: what the counts below are by."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One value for the topic of spans, its key, and the batch that it was made from."""
+
+    key: bytes
+    value: bytes
+    batch: Batch
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one kernel did: executions, nanoseconds, and executions by histogram bucket."""
+
+    count: int
+    sum_ns: int
+    buckets: Mapping[int, int]
+
+
+@lru_cache(maxsize=1)
+def recorded() -> tuple[Batch, ...]:
+    """The batches that an agent makes of the recorded serving run."""
+    batches: list[Batch] = []
+    with Embedded(Outputs(batch=batches.append), policy=WindowPolicy(lateness_ns=None)) as embedded:
+        embedded.play(open_source(RECORDING))
+    return tuple(batches)
+
+
+def messages(producers: int, copies: int, *, first_producer: int = 0, shift_ns: int = 0) -> Iterator[Message]:
+    """The run `copies` times one after the other, by each of `producers` processes with a GPU of its own.
+
+    Args:
+        shift_ns: added to all times.
+    """
+    base = recorded()
+    length_ns = max(int(b.end_ns.max()) for b in base) - min(int(b.columns.start_ns.min()) for b in base) + 10**6
+    for copy in range(copies):
+        for batch in base:
+            later = _repeated(batch, copy, copy * length_ns + shift_ns)
+            for producer in range(first_producer, first_producer + producers):
+                yield _message(later, producer)
+
+
+def _repeated(batch: Batch, copy: int, shift_ns: int) -> Batch:
+    """The batch as a later repetition of the run has it: later, and its rows, ranges and sequence numbered on."""
+    base, columns = recorded(), batch.columns
+    rows = max(b.first_row + len(b.columns) for b in base)
+    ranges = 1 + max(int(b.columns.range_number.max(initial=0)) for b in base)
+    moved = replace(
+        columns,
+        start_ns=columns.start_ns + shift_ns,
+        range_number=np.where(columns.kind == Kind.RANGE, columns.range_number + copy * ranges, columns.range_number),
+        parent=np.where(columns.parent > 0, columns.parent + copy * ranges, columns.parent),
+    )
+    sequence = batch.sequence + copy * len(base)
+    return replace(batch, sequence=sequence, first_row=batch.first_row + copy * rows, columns=moved)
+
+
+def _message(batch: Batch, producer: int) -> Message:
+    """The batch as another process on another GPU has it."""
+    uuid = f"GPU-{producer:08d}"
+    made = replace(
+        batch,
+        producer=producer.to_bytes(16, "big"),
+        session=batch.session + producer,
+        gpus=tuple(replace(gpu, uuid=uuid) for gpu in batch.gpus),
+    )
+    return Message(f"host/{uuid}".encode(), encode_batch(made), made)
+
+
+def expected_spans(sent: Iterable[Message]) -> set[Span]:
+    """Rows that the archive must hold, each once."""
+    found: set[Span] = set()
+    for message in sent:
+        batch, columns = message.batch, message.batch.columns
+        is_range = columns.kind == Kind.RANGE
+        rows = batch.first_row + np.arange(len(columns), dtype=np.uint64)
+        number = np.where(is_range, np.uint64(RANGE_BIT) + columns.range_number.astype(np.uint64), rows)
+        found.update(
+            zip(
+                [batch.session] * len(columns),
+                number.tolist(),
+                columns.start_ns.tolist(),
+                columns.duration_ns.tolist(),
+                strict=True,
+            )
+        )
+    return found
+
+
+def expected_work(sent: Iterable[Message]) -> dict[Kernel, Work]:
+    """What the metrics must say, by a formula that the code under test does not use: ceil(32 log2(seconds))."""
+    durations: dict[Kernel, list[int]] = {}
+    for message in sent:
+        columns = message.batch.columns
+        names = columns.configs["name"].tolist()
+        uuids = ["", *(gpu.uuid for gpu in message.batch.gpus)]
+        gpu = columns.places["gpu"].tolist()
+        for kind, config, place, duration in zip(
+            columns.kind.tolist(),
+            columns.config.tolist(),
+            columns.place.tolist(),
+            columns.duration_ns.tolist(),
+            strict=True,
+        ):
+            if kind != Kind.RANGE:
+                durations.setdefault((uuids[gpu[place]], kind, columns.strings[names[config]]), []).append(duration)
+    return {
+        kernel: Work(len(all_ns), sum(all_ns), dict(Counter(math.ceil(32 * math.log2(ns / 1e9)) for ns in all_ns)))
+        for kernel, all_ns in durations.items()
+    }
+
+
+def poison(seed: int = 1) -> list[bytes]:
+    """Values that are no batch: empty, noise, cut off, of another layout, and one that claims to be huge."""
+    rng = random.Random(seed)  # noqa: S311  # noise, no secret
+    whole = encode_batch(recorded()[0])
+    return [
+        b"",
+        rng.randbytes(300),
+        whole[: len(whole) // 2],
+        b"\x08\x63" + whole[2:],
+        whole[:-40] + bytes(40),
+        rng.randbytes(1_900_000),
+    ]
+
+
+def send(bootstrap: str, topic: str, pairs: Sequence[tuple[bytes, bytes]], *, timeout_s: float = 300) -> None:
+    """Puts keys and values into a topic and waits until the broker has them, through an outage too."""
+    failed: list[str] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "message.timeout.ms": int(timeout_s * 1000),
+            "message.max.bytes": 2_097_152,
+            "linger.ms": 5,
+            "partitioner": "murmur2_random",
+        }
+    )
+    for key, value in pairs:
+        while True:
+            try:
+                producer.produce(topic, value, key=key, on_delivery=lambda e, _m: failed.append(str(e)) if e else None)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        producer.poll(0)
+    open_now = producer.flush(timeout_s)
+    assert (open_now, failed) == (0, []), f"{open_now} values have no answer, {failed[:3]}"
