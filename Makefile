@@ -51,7 +51,7 @@ debian:
 	@tests/setup-debian.sh prometheus g++ openjdk-17-jre-headless maven
 
 .PHONY: test
-test: setup debian ## All tests, with a coverage report
+test: setup debian flink-venv ## All tests, with a coverage report
 	$(BIN)/python -m pytest --cov --cov-report=xml:build/coverage.xml --cov-report=term:skip-covered $(PYTEST_ARGS)
 
 .PHONY: check
@@ -93,7 +93,7 @@ proto-baseline: setup ## Freeze today's .proto files as what later ones must sta
 # Our generated code is protobuf 5.29's; whoever installs spanlite today gets the current release, so it runs there too.
 .PHONY: test-protobuf-current
 test-protobuf-current: $(PB_CURRENT)/.installed ## Contract tests on the current protobuf release
-	$(PB_CURRENT)/bin/python -m pytest $(wildcard tests/contract tests/contracts) tests/architecture/test_proto.py -o addopts="--import-mode=importlib" -p no:cacheprovider
+	$(PB_CURRENT)/bin/python -m pytest tests/contract tests/architecture/test_proto.py -o addopts="--import-mode=importlib" -p no:cacheprovider
 
 $(PB_CURRENT)/.installed: pyproject.toml | $(INSTALLED)
 	test -x $(PB_CURRENT)/bin/python || $(PYTHON) -m venv $(PB_CURRENT)
@@ -120,6 +120,11 @@ stack: jars flink-venv ## Kafka, Flink and Prometheus on loopback, as daemons (d
 .PHONY: stack-down
 stack-down: setup ## Stop what `make stack` started; data and logs stay
 	@$(BIN)/python -m tests.stack.local down
+
+# The stack stays up when the demo ends: `make demo-cluster` again starts in seconds.
+.PHONY: demo-cluster
+demo-cluster: stack ## The same run through Kafka, Flink and Prometheus on this machine, until Ctrl-C
+	@$(BIN)/python -m tests.stack.demo $(DEMO_ARGS)
 
 .PHONY: clean
 clean: ## Remove everything that can be made again

@@ -255,6 +255,19 @@ def test_a_value_goes_to_the_topic_with_the_key_of_its_host_and_gpus(agent: _Age
     assert (topic, key, timestamp_ms) == (SPANS_TOPIC, b"node-7/GPU-0,GPU-1", 7)
 
 
+def test_values_go_to_another_topic_if_told_so(tmp_path: Path) -> None:
+    """Agents of a cell whose topics have a prefix would write to everybody's topic."""
+    producer = _Collected()
+    server = AgentServer(tmp_path / "s", producer, ManualClock(), AgentCounts(), topic="cell-7.spans")
+    server.start()
+    peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    peer.connect(str(tmp_path / "s"))
+    peer.sendall(_HELLO + _NAMES + _buffer(1, 2) + pack_frame(Frame.BYE, b"", 3))
+    _until_closed(peer)
+    server.stop()
+    assert {topic for topic, *_ in producer.sent} == {"cell-7.spans"}
+
+
 def test_the_socket_is_for_its_owner_alone_and_goes_with_the_agent(agent: _Agent) -> None:
     """Mode 0600 while it listens; after stopping there is no socket."""
     assert stat.S_IMODE(agent.path.stat().st_mode) == 0o600

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from tests.cli.process import spanlite
 from tests.cli.recorded import DATA
 
 RECORDING = DATA / "h200" / "streams-cupti130500.bin.xz"
+DOCS = Path(__file__).parents[2] / "docs"
 HEAVY = ("pyarrow", "cupti", "duckdb", "rich", "numpy", "google", "prometheus_client", "zstandard")
 
 
@@ -173,14 +176,32 @@ def test_errors_of_spanlite_carry_their_exit_code(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err.count("\n") == 2
 
 
-def test_every_call_in_the_documentation_is_one() -> None:
-    """Proves that docs/commands.md names every command, and no flag that its command does not have."""
-    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
-    calls = [
-        line.partition("#")[0].split("|")[0].split() for line in page.splitlines() if line.startswith("$ spanlite ")
-    ]
-    assert {call[2] for call in calls} == set(COMMANDS)
-    helps = {name: spanlite(name, "--help").stdout for name in COMMANDS}
-    for call in calls:
-        flags = [word for word in call if word.startswith("-") and word != "-"]
-        assert [flag for flag in flags if f" {flag}" not in helps[call[2]]] == []
+def calls_in(page: Path) -> list[list[str]]:
+    """The words of each call of spanlite that a page shows."""
+    lines = [line.removeprefix("$ ") for line in page.read_text().splitlines() if line.startswith("$ spanlite ")]
+    return [re.split(r"#|\||&&|>", line)[0].split() for line in lines]
+
+
+@cache
+def help_of(*words: str) -> str:
+    """What a command, or one action of it, says of itself."""
+    done = spanlite(*words, "--help")
+    assert done.returncode == 0, done.stderr
+    text: str = done.stdout
+    return text
+
+
+def test_every_command_is_documented() -> None:
+    """Proves that docs/commands.md shows a call of each, and each action of the pipeline."""
+    calls = calls_in(DOCS / "commands.md")
+    assert {call[1] for call in calls} == set(COMMANDS)
+    assert {call[2] for call in calls if call[1] == "pipeline"} == {"run", "submit", "size"}
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
+def test_every_call_in_the_documentation_is_one(page: str) -> None:
+    """Proves that no page shows a flag that its command, or the action of it, does not have."""
+    for call in calls_in(DOCS / page):
+        words = call[1:3] if call[1] == "pipeline" else call[1:2]
+        flags = [word.partition("=")[0] for word in call if word.startswith("-") and word != "-"]
+        assert [flag for flag in flags if f" {flag}" not in help_of(*words)] == [], call

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from confluent_kafka import Consumer, TopicPartition
 
 from spanlite.v1.point_pb2 import MetricPoint
@@ -61,9 +62,19 @@ def work_of(points: dict[bytes, MetricPoint]) -> dict[Kernel, Work]:
     return {kernel: Work(count[kernel], sum_ns[kernel], dict(buckets[kernel])) for kernel in count}
 
 
+def visible(folder: Path) -> list[Path]:
+    """Every file that a reader sees."""
+    return [path for path in sorted(folder.glob("date=*/hour=*/bucket=*/*.parquet")) if path.name[0] not in "._"]
+
+
+def archived_rows(folder: Path) -> int:
+    """How many rows they have."""
+    return sum(pq.read_metadata(path).num_rows for path in visible(folder))
+
+
 def archived(folder: Path) -> list[Span]:
-    """Every row of every file that a reader sees."""
-    files = [str(path) for path in sorted(folder.glob("date=*/hour=*/bucket=*/*.parquet")) if path.name[0] not in "._"]
+    """Every row of every file."""
+    files = [str(path) for path in visible(folder)]
     if not files:
         return []
     table = ds.dataset(files, format="parquet").to_table(columns=["session", "span_id", "start_ns", "duration_ns"])

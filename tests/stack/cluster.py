@@ -14,7 +14,7 @@ from confluent_kafka import Producer  # noqa: F401  # a clear failure where the 
 from prometheus_client.parser import text_string_to_metric_families
 
 from spanlite.runtime.clock import SystemClock
-from tests.stack.checker import archived, newest_points, read_topic
+from tests.stack.checker import archived_rows, newest_points, read_topic
 from tests.stack.flink import Flink
 from tests.stack.kafka import Kafka
 from tests.stack.process import Process, free_port, wait_until
@@ -74,12 +74,12 @@ class Cluster:
         def told() -> int:
             return sum(point.spans for point in newest_points(self.kafka.bootstrap, self.topic("points")).values())
 
-        assert wait_until(lambda: told() >= spans, _DONE_S), f"{told()} of {spans} spans are told"
+        assert wait_until(lambda: told() >= spans, _DONE_S, every_s=1), f"{told()} of {spans} spans are told"
 
     def await_archive(self, rows: int) -> None:
         """Returns when the archive holds so many rows; fails when it does not in time."""
-        assert wait_until(lambda: len(archived(self.archive)) >= rows, _DONE_S), (
-            f"{len(archived(self.archive))} of {rows} rows are archived"
+        assert wait_until(lambda: archived_rows(self.archive) >= rows, _DONE_S, every_s=1), (
+            f"{archived_rows(self.archive)} of {rows} rows are archived"
         )
 
     def dead(self) -> set[bytes]:

@@ -62,14 +62,14 @@ def require_program(name: str, program: str, package: str) -> str:
     return path
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Asks every 50 ms until it holds; False when it did not in time."""
+def wait_until(condition: Callable[[], bool], timeout_s: float, *, every_s: float = _POLL_S) -> bool:
+    """Asks again and again until it holds; False when it did not in time."""
     clock = SystemClock()
     deadline_ns = clock.monotonic_ns() + round(timeout_s * 1e9)
     while not condition():
         if clock.monotonic_ns() > deadline_ns:
             return False
-        clock.sleep_s(_POLL_S)
+        clock.sleep_s(every_s)
     return True
 
 

@@ -35,6 +35,8 @@ def test_names_and_lifetimes() -> None:
         "spanlite.dead": 14,
         "spanlite.alerts": 30,
     }
+    hours = {name: int(value) / 3_600_000 for name, value in POINTS.config.items() if "compaction.lag" in name}
+    assert hours == {"min.compaction.lag.ms": 1, "max.compaction.lag.ms": 6}
     assert [topic.name for topic in TOPICS if topic.config["cleanup.policy"] == "compact"] == [POINTS.name]
 
 

@@ -22,10 +22,11 @@ from spanlite.contract.codec import encode_batch
 from spanlite.contract.errors import FrameError, LayoutError, UsageError
 from spanlite.runtime.clock import Clock
 from spanlite.transport.ports import Producer
+from spanlite.transport.topics import SPANS
 
 log = logging.getLogger(__name__)
 
-SPANS_TOPIC = "spanlite.spans"
+SPANS_TOPIC = SPANS.name
 _PEER = struct.Struct("3i")
 
 
@@ -36,10 +37,20 @@ class AgentServer:
 
     Args:
         producer: where batches go: an outlet, or a producer, to which they go straight.
+        topic: and under which name.
     """
 
-    def __init__(self, path: Path, producer: Producer | Outlet, clock: Clock, counts: AgentCounts) -> None:
+    def __init__(
+        self,
+        path: Path,
+        producer: Producer | Outlet,
+        clock: Clock,
+        counts: AgentCounts,
+        *,
+        topic: str = SPANS_TOPIC,
+    ) -> None:
         self._path = path
+        self._topic = topic
         self._outlet = producer if isinstance(producer, Outlet) else Direct(producer, counts)
         self._clock = clock
         self._counts = counts
@@ -134,7 +145,7 @@ class AgentServer:
             columns = batch.columns
             key = f"{batch.resource.get('host.name', '')}/{','.join(gpu.uuid for gpu in batch.gpus)}".encode()
             timestamp_ms = int(batch.end_ns.max()) // 1_000_000 if len(columns) else 0
-            self._outlet.put(Item(SPANS_TOPIC, key, value, timestamp_ms, len(columns)))
+            self._outlet.put(Item(self._topic, key, value, timestamp_ms, len(columns)))
 
 
 @contextmanager

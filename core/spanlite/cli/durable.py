@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from spanlite.cli.kafka_flags import kafka_settings
 from spanlite.cli.stopping import Stopping
@@ -18,6 +20,12 @@ from spanlite.runtime.clock import SystemClock
 from spanlite.runtime.durations import parse_duration_ns
 from spanlite.transport.kafka import KafkaConsumer, KafkaProducer
 from spanlite.transport.topics import topic_names
+
+if TYPE_CHECKING:
+    from spanlite.exporters.table import Counters
+
+# A dead letter is a message as it came, and other tools may have sent larger ones than spanlite's producers do.
+_LARGEST = {"message.max.bytes": str(4 << 20)}
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         with (
             Stopping() as stopping,
             KafkaConsumer(settings, topics.spans, offsets=state.positions(topics.spans)) as consumer,
-            KafkaProducer(settings) as producer,
+            KafkaProducer(settings.with_defaults(_LARGEST)) as producer,
         ):
             pipeline = DurablePipeline(
                 state,
@@ -57,12 +65,32 @@ def run(args: argparse.Namespace) -> int:
                 write=write,
                 cadence=cadence,
             )
-            print(f"reading {topics.spans} at {settings.bootstrap}", file=sys.stderr, flush=True)
-            run_until(pipeline, lambda: stopping.told or (args.bounded and consumer.caught_up))
-            pipeline.finish(close_windows=args.bounded and not stopping.told)
+            with _metrics(pipeline.counters, args.metrics_port) as where:
+                print(f"reading {topics.spans} at {settings.bootstrap}{where}", file=sys.stderr, flush=True)
+                run_until(pipeline, lambda: stopping.told or (args.bounded and consumer.caught_up))
+                pipeline.finish(close_windows=args.bounded and not stopping.told)
     finally:
         state.close()
     return 0
+
+
+@contextmanager
+def _metrics(counters: Callable[[], Counters], port: int) -> Iterator[str]:
+    """Serves them, unless the port is 0; where, as the rest of a line.
+
+    Raises:
+        ExporterError: the port is taken.
+    """
+    if not port:
+        yield ""
+        return
+    from spanlite.exporters.server import MetricsServer
+    from spanlite.exporters.table import PointTable
+
+    table = PointTable()
+    table.set_counters(counters)
+    with MetricsServer(table, port=port, ready=lambda: True) as server:
+        yield f"; metrics: {server.url}"
 
 
 def _writer(archive: str, buckets: int) -> Write:

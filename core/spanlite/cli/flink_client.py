@@ -14,8 +14,7 @@ from spanlite.runtime.clock import SystemClock
 from spanlite.transport.topics import topic_names
 
 _SUBMITTED = re.compile(r"JobID ([0-9a-f]{32})")
-_JAVA_NAMES = {"sasl.username", "sasl.password", "ssl.ca.location", "ssl.key.location", "ssl.certificate.location"}
-"""Security properties that librdkafka has and the Java client of the jobs has not under that name."""
+_URI = re.compile(r"[a-z][a-z0-9+.-]*:/")
 
 
 def add_arguments(group: Any) -> None:
@@ -39,11 +38,18 @@ def add_arguments(group: Any) -> None:
     group.add_argument("--mode", choices=("thread", "process"), help="of Python in the cluster, if not as configured")
     group.add_argument(
         "--resume",
-        type=Path,
-        metavar="DIR",
-        help="savepoint or checkpoint to go on from, or a folder: the newest below",
+        metavar="WHERE",
+        help="savepoint or checkpoint to go on from, by folder or URI; of a folder that is none, the newest below",
     )
     group.add_argument("--allow-non-restored", action="store_true", help="state of operators that are gone is given up")
+    group.add_argument(
+        "--retain",
+        default="168h",
+        help="a silent producer is forgotten after this; at least the retention of the spans (default %(default)s)",
+    )
+    group.add_argument(
+        "--file-spans", type=int, default=1 << 20, metavar="N", help="archive: spans of a producer that make a file"
+    )
     group.add_argument("--java-property", action="append", default=[], metavar="N=V", help="of the jobs' Kafka client")
     group.add_argument("--job-name", default="", help="shown by Flink")
 
@@ -76,10 +82,9 @@ def submit_command(args: argparse.Namespace, *, wait: bool) -> list[str]:
         raise UsageError("--flink-python is missing: an interpreter with apache-flink (pip install 'spanlite[flink]')")
     if args.job == "archive" and not args.archive:
         raise UsageError("--archive is missing: the folder or URI that the archive job writes to")
-    unfit = sorted(_JAVA_NAMES & {text.partition("=")[0] for text in args.property or []})
-    if unfit:
+    if args.property or args.security_file:
         raise UsageError(
-            f"-X {unfit[0]} is librdkafka's; the jobs' Java client wants its own (--java-property, see docs)"
+            "-X and --security-file are librdkafka's, which jobs do not use; their Java client takes --java-property"
         )
     home = _pyflink(args.flink_python)
     variables = [f"FLINK_CONF_DIR={args.flink_conf.absolute()}"] if args.flink_conf else []
@@ -90,10 +95,15 @@ def submit_command(args: argparse.Namespace, *, wait: bool) -> list[str]:
     words += ["--jobmanager", args.jobmanager] if args.jobmanager else []
     words += ["--parallelism", str(args.parallelism)] if args.parallelism else []
     words += [f"-Dpython.execution-mode={args.mode}"] if args.mode else []
-    words += ["--fromSavepoint", newest_checkpoint(args.resume).as_uri()] if args.resume else []
+    words += ["--fromSavepoint", _restored(args.resume)] if args.resume else []
     words += ["--allowNonRestoredState"] if args.allow_non_restored else []
     words += ["-pyexec", str(args.flink_python), "-pyclientexec", str(args.flink_python)]
     return [*words, "-py", str(_job_file(args.flink_python, args.job)), *_job_arguments(args)]
+
+
+def _restored(where: str) -> str:
+    """URI of what --resume names; one that is a URI is Flink's to judge: it may lie where only the cluster gets at."""
+    return where if _URI.match(where) else newest_checkpoint(Path(where)).as_uri()
 
 
 def newest_checkpoint(folder: Path) -> Path:
@@ -111,13 +121,14 @@ def newest_checkpoint(folder: Path) -> Path:
 def _job_arguments(args: argparse.Namespace) -> list[str]:
     names = topic_names(args.prefix)
     words = ["--bootstrap", args.bootstrap, "--spans", names["spans"], "--group", f"{args.prefix}-{args.job}"]
-    words += ["--max-parallelism", str(args.max_parallelism)]
+    words += ["--max-parallelism", str(args.max_parallelism), "--retain", args.retain]
     words += ["--name", args.job_name] if args.job_name else []
     words += ["--bounded"] if args.bounded else []
     for text in args.java_property:
         words += ["--property", text]
     if args.job == "archive":
-        return [*words, "--archive", args.archive, "--buckets", str(args.buckets), "--flush", args.flush]
+        words += ["--archive", args.archive, "--buckets", str(args.buckets), "--file-spans", str(args.file_spans)]
+        return [*words, "--flush", args.flush]
     words += ["--points", names["points"], "--late", names["late"], "--dead", names["dead"]]
     words += ["--window", args.window, "--lateness", args.lateness, "--idle", args.idle, "--emit", args.emit]
     return [*words, "--top-k", str(args.top_k), "--epoch", str(SystemClock().unix_ns())]

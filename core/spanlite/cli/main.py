@@ -43,7 +43,7 @@ COMMANDS = {
     "feed": Entry("feed", "agent", "play a recording into a running agent"),
     "exporter": Entry("exporter", "exporters,kafka", "serve the points of a Kafka topic to Prometheus"),
     "pipeline": Entry(
-        "pipeline", "pipeline,kafka", "run the pipeline over Kafka, submit its jobs to Flink, size a fleet"
+        "pipeline", "pipeline,kafka,exporters", "run the pipeline over Kafka, submit its jobs to Flink, size a fleet"
     ),
     "topics": Entry("topics", "kafka", "make, list or check the Kafka topics of spanlite"),
 }

@@ -249,6 +249,13 @@ PIPELINE_LATE_SPANS = _add(
     "Spans that came after their window had closed; they are among the folded, and told by points of their own.",
     group=_PIPELINE,
 )
+PIPELINE_SEQUENCES_GIVEN_UP = _add(
+    "spanlite_pipeline_sequences_given_up_total",
+    "Batches that had not come when their gap among a producer's numbers was closed to bound memory, by the step that "
+    "did so; one that comes after that is taken for a duplicate.",
+    group=_PIPELINE,
+    labels=("stage",),
+)
 PIPELINE_SPANS_ARCHIVED = _add("spanlite_pipeline_spans_archived_total", "Spans written to Parquet.", group=_PIPELINE)
 PIPELINE_WINDOWS_CLOSED = _add(
     "spanlite_pipeline_windows_closed_total",

@@ -26,6 +26,7 @@ class ArchiveCounts:
     spans: int = 0
     duplicates: int = 0
     written: int = 0
+    sequences_given_up: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
 
     def by_name(self) -> dict[str, int]:
@@ -85,9 +86,11 @@ class ArchiveStage:
             return bool(self._waiting(producer).messages)
         waiting = self._waiting(producer)
         self.counts.spans += header.rows
+        given_up = waiting.taken.given_up
         if not waiting.taken.first_time(header.sequence):
             self.counts.duplicates += header.rows
             return bool(waiting.messages)
+        self.counts.sequences_given_up += waiting.taken.given_up - given_up
         self._buffer.append(message)
         self._progress.put(encode_progress(Progress(waiting.taken.runs)))
         waiting.messages.append(message)

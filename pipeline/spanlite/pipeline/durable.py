@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from spanlite.contract import catalogue
 from spanlite.contract.errors import TransportError
-from spanlite.pipeline.archivestage import ArchiveStage, Write
+from spanlite.pipeline.archivestage import ArchiveCounts, ArchiveStage, Write
 from spanlite.pipeline.foldstage import Dead, FoldStage, Late, Piece
 from spanlite.pipeline.kept import KeptLog, KeptState, KeptTable, KeptValue
 from spanlite.pipeline.routing import producer_of
@@ -146,9 +146,9 @@ class DurablePipeline:
         self.commit()
 
     def counters(self) -> Mapping[str, list[tuple[Mapping[str, str], float]]]:
-        """Own metrics since the start; see EmbeddedPipeline."""
+        """Own metrics since the start, for any thread; see EmbeddedPipeline."""
         counts = self._fold.counts
-        archived = self._archive.counts.written if self._archive else 0
+        archive = self._archive.counts if self._archive else ArchiveCounts()
         return {
             catalogue.PIPELINE_BATCHES_RECEIVED.name: [({}, counts.batches)],
             catalogue.PIPELINE_BATCHES_REJECTED.name: [
@@ -161,7 +161,11 @@ class DurablePipeline:
                 ({"reason": "duplicate"}, counts.duplicates),
             ],
             catalogue.PIPELINE_LATE_SPANS.name: [({}, counts.late)],
-            catalogue.PIPELINE_SPANS_ARCHIVED.name: [({}, archived)],
+            catalogue.PIPELINE_SEQUENCES_GIVEN_UP.name: [
+                ({"stage": "fold"}, counts.sequences_given_up),
+                ({"stage": "archive"}, archive.sequences_given_up),
+            ],
+            catalogue.PIPELINE_SPANS_ARCHIVED.name: [({}, archive.written)],
             catalogue.PIPELINE_POINTS_EMITTED.name: [({}, self._sent[self._topics.points])],
         }
 

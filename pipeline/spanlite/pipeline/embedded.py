@@ -55,6 +55,7 @@ class _Counts:
     ranges: int = 0
     duplicates: int = 0
     late: int = 0
+    given_up: int = 0
     windows: int = 0
     points: int = 0
     last_event_ns: int = 0
@@ -132,6 +133,7 @@ class EmbeddedPipeline:
                     ({"reason": "duplicate"}, counts.duplicates),
                 ],
                 catalogue.PIPELINE_LATE_SPANS.name: [({}, counts.late)],
+                catalogue.PIPELINE_SEQUENCES_GIVEN_UP.name: [({"stage": "fold"}, counts.given_up)],
                 catalogue.PIPELINE_SPANS_ARCHIVED.name: [({}, self._archive.spans_written if self._archive else 0)],
                 catalogue.PIPELINE_WINDOWS_CLOSED.name: [({}, counts.windows)],
                 catalogue.PIPELINE_POINTS_EMITTED.name: [({}, counts.points)],
@@ -155,8 +157,9 @@ class EmbeddedPipeline:
         if producer is None:
             producer = self._producers[batch.producer] = ProducerFold(self._policy, self._registry)
         self._busy[batch.producer] = self._clock.monotonic_ns()
+        given_up = producer.taken.given_up
         folded = producer.take(batch)
-        self._count(batch, folded)
+        self._count(batch, folded, producer.taken.given_up - given_up)
         if folded is None:
             return
         self._outputs.batch(batch)
@@ -164,12 +167,13 @@ class EmbeddedPipeline:
             self._archive.add(batch)
         self._emit(merge([folded.closed, folded.late]))
 
-    def _count(self, batch: Batch, folded: Folded | None) -> None:
+    def _count(self, batch: Batch, folded: Folded | None, given_up: int) -> None:
         rows = len(batch.columns)
         with self._lock:
             counts = self._counts
             counts.batches += 1
             counts.spans += rows
+            counts.given_up += given_up
             if folded is None:
                 counts.duplicates += rows
                 return

@@ -55,6 +55,7 @@ class StageCounts:
     ranges: int = 0
     duplicates: int = 0
     late: int = 0
+    sequences_given_up: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
 
     def by_name(self) -> dict[str, int]:
@@ -87,9 +88,10 @@ class FoldStage:
             yield Dead(error.reason, message)
             return
         fold = self._fold(producer)
-        held = list(fold.windows.pending)
+        held, given_up = list(fold.windows.pending), fold.taken.given_up
         folded = fold.take(batch)
         self._count(len(batch.columns), folded)
+        self.counts.sequences_given_up += fold.taken.given_up - given_up
         if folded is None:
             return
         yield from self._outputs(folded, fold.registry)

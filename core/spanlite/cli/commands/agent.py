@@ -26,6 +26,7 @@ from pathlib import Path
 
 from spanlite.cli.kafka_flags import add_kafka_arguments, kafka_settings
 from spanlite.contract import catalogue
+from spanlite.transport.topics import SPANS
 
 _PEERS_GRACE_S = 2.0
 _SEND_GRACE_S = 5.0
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--socket", type=Path, required=True, metavar="PATH", help="unix socket that traced processes write to"
     )
     add_kafka_arguments(parser)
+    parser.add_argument("--topic", default=SPANS.name, help="of span batches (default %(default)s)")
     group = parser.add_argument_group("spool")
     group.add_argument("--spool", type=Path, required=True, metavar="DIR", help="folder of this agent alone")
     group.add_argument(
@@ -88,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     with _told_to_end() as ended, KafkaProducer(kafka_settings(args, client_id="spanlite-agent"), clock=clock) as kafka:
         spool = Spool(args.spool, counts, settings)
         sender = Sender(spool, kafka, clock, counts)
-        server = AgentServer(args.socket, sender, clock, counts)
+        server = AgentServer(args.socket, sender, clock, counts, topic=args.topic)
 
         def counters() -> Mapping[str, list[tuple[Mapping[str, str], float]]]:
             return {**counts.counters(), **gauges(spool)}

@@ -30,6 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     here = run_parser.add_argument_group("runner")
     here.add_argument("--runner", choices=("embedded", "flink"), default="embedded", help="(default %(default)s)")
     here.add_argument("--state", type=Path, metavar="FILE", help="embedded: where state and offsets are kept")
+    here.add_argument(
+        "--metrics-port",
+        type=int,
+        default=0,
+        metavar="PORT",
+        help="embedded: of /metrics about the pipeline itself, on loopback (default: none)",
+    )
     flink_client.add_arguments(run_parser.add_argument_group("--runner flink"))
     submit = actions.add_parser("submit", help="hand a job to a Flink cluster and return; prints the job's id")
     _add_common(submit)

@@ -59,7 +59,7 @@ def sinks(
 
     A table sink, since the DataStream sink would take one element for both.
     """
-    tables = StreamTableEnvironment.create(env)
+    tables = _tables(env)
     statements = tables.create_statement_set()
     schema = Schema.new_builder().column("f0", DataTypes.BYTES()).column("f1", DataTypes.BYTES()).build()
     for output in outputs:
@@ -71,11 +71,18 @@ def sinks(
 
 def discard(env: StreamExecutionEnvironment, stream: DataStream) -> None:
     """Ends a stream of rows of one text whose operators do all that is to be done."""
-    tables = StreamTableEnvironment.create(env)
+    tables = _tables(env)
     tables.execute_sql("CREATE TABLE nothing (f0 STRING) WITH ('connector' = 'blackhole')")
     statements = tables.create_statement_set()
     statements.add_insert("nothing", tables.from_data_stream(stream))
     statements.attach_as_datastream()
+
+
+def _tables(env: StreamExecutionEnvironment) -> StreamTableEnvironment:
+    """Tables whose operators have ids of their own, so that a later version of the job finds their state."""
+    tables = StreamTableEnvironment.create(env)
+    tables.get_config().set("table.exec.uid.generation", "ALWAYS")
+    return tables
 
 
 def _table(name: str, topic: str, bootstrap: str, properties: Mapping[str, str]) -> str:
