@@ -52,7 +52,7 @@ debian:
 
 .PHONY: test
 test: setup debian flink-venv ## All tests, with a coverage report
-	$(BIN)/python -m pytest --cov --cov-report=xml:build/coverage.xml --cov-report=term:skip-covered $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=xml:build/coverage.xml --cov-report=term:skip-covered $(PYTEST_ARGS)
 
 .PHONY: check
 check: setup ## Lint, format, types, layers, protobuf; changes nothing

@@ -12,6 +12,7 @@ import argparse
 import http.client
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -186,6 +187,8 @@ def main() -> None:
     parser.add_argument("--recording", type=Path, default=RECORDING, help="another one (X.bin.xz)")
     parser.add_argument("--once", action="store_true", help="end after the tables instead of at Ctrl-C")
     args = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell's background job ignores Ctrl-C
+        signal.signal(number, signal.default_int_handler)
     try:
         with playing(args.recording) as demo:
             spans = demo.play()

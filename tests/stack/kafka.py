@@ -47,6 +47,9 @@ _DEFAULTS = {
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "2000",  # a broker that died may come back only after it
     "log.cleaner.dedupe.buffer.size": "16777216",
+    # Retention goes by the records' own time: a recorded run, older than that by now, must not vanish under a test.
+    "log.initial.task.delay.ms": "3600000",
+    "log.retention.check.interval.ms": "86400000",
 }
 
 

@@ -6,6 +6,7 @@ whoever reads them counts each span once; with --repeat each playing says it is 
 examples:
   spanlite feed run.bin.xz --socket /run/spanlite/agent.sock
   spanlite feed run.bin.xz --socket a.sock --speed 1
+  spanlite feed run.bin.xz --socket a.sock --speed 1 --now
   spanlite feed run.bin.xz --socket a.sock --repeat 100
 """
 
@@ -25,6 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--socket", type=Path, required=True, metavar="PATH", help="where the agent listens")
     parser.add_argument("--speed", type=float, default=0.0, help="1 = as recorded, 0 = at once (default %(default)s)")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="play it N times (default %(default)s)")
+    parser.add_argument(
+        "--now", action="store_true", help="as if it happened now: Kafka drops what is older than its topic keeps"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,12 +49,15 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--repeat must be 1 or more, not {args.repeat}")
     recording = read_recording(args.recording)
     check_counts(recording, decode(recording.data, recording.layout()))
+    clock = SystemClock()
     for turn in range(args.repeat):
         before, after = recording.unix_ns
+        if args.now:
+            before, after = clock.unix_ns(), clock.unix_ns() + after - before
         # Another clock bracket is another run to the feeder, so its batches have a producer of their own.
         played = replace(recording, unix_ns=(before + turn, after + turn))
         try:
-            feed(played, args.socket, clock=SystemClock(), speed=args.speed)
+            feed(played, args.socket, clock=clock, speed=args.speed)
         except (FileNotFoundError, ConnectionRefusedError) as error:
             raise UsageError(f"{args.socket}: nobody listens there ({error.strerror}); start the agent first") from None
         except OSError as error:

@@ -1,0 +1,235 @@
+"""Spans a second through the jobs on a real Flink, from a topic that is full, with broker and Flink on this machine.
+
+    python benchmarks/bench_flink.py [--json FILE]
+
+Fills a topic of 4 partitions with a recorded serving run, again and again, by 16 processes with a GPU each (40 M spans;
+it needs `make flink-venv`). Each job reads it from the beginning with two subtasks in one TaskManager and ends at
+its end. `spans_per_s` is the slope between a tenth and nine tenths of the batches, `first_result_s` the time from
+submission, JVM and Python starting included, to the first point or file. `peer` is a job that reads one span a record
+and does no more than count it by kernel and bucket. `control` is decoding and folding alone, in this process and on one
+core, just before: what the machine could do at that moment. Every result is checked: no figure comes of a run that lost
+a span.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(_ROOT)]
+
+from confluent_kafka import Consumer as Reader  # noqa: E402
+from confluent_kafka import Producer, TopicPartition  # noqa: E402
+
+from benchmarks._table import Figure, best_s, json_path, show  # noqa: E402 - run as a script, its folder is the path
+from spanlite.contract.codec import decode_batch  # noqa: E402
+from spanlite.contract.columns import Kind  # noqa: E402
+from spanlite.pipeline.fold import fold_batch  # noqa: E402
+from spanlite.pipeline.series import SeriesRegistry  # noqa: E402
+from tests.stack import load  # noqa: E402
+from tests.stack.checker import archived_rows, newest_points  # noqa: E402
+from tests.stack.cluster import VENV, spanlite  # noqa: E402
+from tests.stack.flink import Flink  # noqa: E402
+from tests.stack.kafka import Kafka  # noqa: E402
+
+_JOBS = _ROOT / "pipeline/spanlite/pipeline/jobs"
+_PRODUCERS, _COPIES = 16, 41
+_PEER_SPANS = 2_000_000
+_CORES = 2
+
+
+class Filled(NamedTuple):
+    """Batches in the topic, their rows, and the rows that are GPU work."""
+
+    batches: int
+    rows: int
+    work: int
+
+
+def fill(kafka: Kafka) -> Filled:
+    """Fills the topic of spans."""
+    batches = rows = work = 0
+    chunk: list[tuple[bytes, bytes]] = []
+    for message in load.messages(_PRODUCERS, _COPIES):
+        kind = message.batch.columns.kind
+        batches, rows, work = batches + 1, rows + len(kind), work + int((kind != Kind.RANGE).sum())
+        chunk.append((message.key, message.value))
+        if len(chunk) == 512:
+            load.send(kafka.bootstrap, "spanlite.spans", chunk)
+            chunk = []
+    load.send(kafka.bootstrap, "spanlite.spans", chunk)
+    return Filled(batches, rows, work)
+
+
+def fill_peer(kafka: Kafka) -> None:
+    """The same spans, one a record, in a topic of their own."""
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 500_000}
+    )
+    done = 0
+    while done < _PEER_SPANS:
+        for batch in load.recorded():
+            columns = batch.columns
+            columns_of = (columns.config.tolist(), columns.start_ns.tolist(), columns.duration_ns.tolist())
+            for config, start, duration in zip(*columns_of, strict=True):
+                value = config.to_bytes(4, "little") + start.to_bytes(8, "little") + duration.to_bytes(8, "little")
+                producer.produce("peer.spans", value, partition=done % 4)
+                done += 1
+                if done % 10_000 == 0:
+                    producer.poll(0)
+                    while len(producer) > 400_000:
+                        producer.poll(0.05)
+                if done == _PEER_SPANS:
+                    break
+            if done == _PEER_SPANS:
+                break
+    assert producer.flush(120) == 0
+
+
+def run(flink: Flink, job: Path, vertex: str, records: int, first: Callable[[], bool], *words: str) -> dict[str, float]:
+    """Runs a bounded job to its end: records a second between 10 % and 90 %, and seconds to the first result."""
+    began = time.perf_counter()
+    job_id = flink.submit(job, *words, parallelism=2)
+    samples: list[tuple[float, int]] = []
+    first_s = 0.0
+    while (state := flink.job_state(job_id)) != "FINISHED":
+        assert state not in {"FAILED", "CANCELED"}, flink.rest.exceptions(job_id)
+        samples.append((time.perf_counter() - began, _read(flink.rest.ask("GET", f"/jobs/{job_id}"), vertex)))
+        if not first_s and first():
+            first_s = time.perf_counter() - began
+        time.sleep(0.2)
+    total_s = time.perf_counter() - began
+    inner = [(at, done) for at, done in samples if records * 0.1 <= done <= records * 0.9]
+    (from_s, from_records), (to_s, to_records) = inner[0], inner[-1]
+    return {
+        "records_per_s": (to_records - from_records) / (to_s - from_s) if to_s > from_s else 0.0,
+        "first_result_s": first_s or total_s,
+        "total_s": total_s,
+    }
+
+
+def _read(job: Any, vertex: str) -> int:
+    return sum(int(each["metrics"]["read-records"]) for each in job["vertices"] if each["name"].startswith(vertex))
+
+
+def _has_records(kafka: Kafka, topic: str) -> bool:
+    reader = Reader({"bootstrap.servers": kafka.bootstrap, "group.id": "bench"})
+    try:
+        partitions = reader.list_topics(topic, timeout=10).topics[topic].partitions
+        return any(reader.get_watermark_offsets(TopicPartition(topic, one), timeout=10)[1] for one in partitions)
+    finally:
+        reader.close()
+
+
+def main(path: Path | None) -> None:
+    """All jobs in both modes."""
+    rows: list[dict[str, Figure]] = []
+    with tempfile.TemporaryDirectory(prefix="spanlite-bench-") as name:
+        folder = Path(name)
+        with Kafka(folder / "kafka") as kafka:
+            spanlite("topics", "create", "--bootstrap", kafka.bootstrap)
+            spanlite("topics", "create", "--bootstrap", kafka.bootstrap, "--prefix", "peer")
+            filled = fill(kafka)
+            print(f"{filled.batches:,} batches, {filled.rows:,} spans", file=sys.stderr)
+            fill_peer(kafka)
+            for mode in ("thread", "process"):
+                settings = {
+                    "metrics.fetcher.update-interval": "200",
+                    "execution.checkpointing.interval": "10 s",
+                    "taskmanager.memory.process.size": "3g",
+                }
+                with Flink(folder / mode, venv=VENV, slots=2, mode=mode, settings=settings) as flink:
+                    rows += _mode(flink, kafka, mode, filled, folder)
+                    show("so far", rows)
+    title = "Jobs on Flink: 2 subtasks, broker and Flink on the same 2 cores"
+    show(title, rows)
+    if path:
+        path.write_text(json.dumps({"title": title, "rows": rows, **_figures(rows)}, indent=1) + "\n")
+
+
+def _figures(rows: list[dict[str, Figure]]) -> dict[str, Figure]:
+    """What `spanlite pipeline size --figures` reads."""
+    by_job = {(row["job"], row["mode"]): row["spans_per_core_second"] for row in rows}
+    return {
+        "metrics_thread_spans_per_core_second": by_job["metrics", "thread"],
+        "metrics_process_spans_per_core_second": by_job["metrics", "process"],
+        "archive_spans_per_core_second": by_job["archive", "thread"],
+    }
+
+
+def _mode(flink: Flink, kafka: Kafka, mode: str, filled: Filled, folder: Path) -> list[dict[str, Figure]]:
+    batches, all_rows, work = filled
+    rows = [_control(mode)]
+    common = ("--bootstrap", kafka.bootstrap, "--bounded")
+    points = f"points-{mode}"
+    spanlite("topics", "create", "--bootstrap", kafka.bootstrap, "--prefix", points)
+    made = run(
+        flink,
+        _JOBS / "metrics.py",
+        "fold by producer",
+        batches,
+        lambda: _has_records(kafka, f"{points}.points"),
+        *(*common, "--group", f"bench-{mode}", "--points", f"{points}.points", "--epoch", "1"),
+    )
+    told = sum(point.spans for point in newest_points(kafka.bootstrap, f"{points}.points").values())
+    assert told == work, f"the points tell of {told} of {work} spans"
+    rows += [_row("metrics", mode, made, all_rows / batches)]
+    archive = folder / f"archive-{mode}"
+    made = run(
+        flink,
+        _JOBS / "archive.py",
+        "archive by producer",
+        batches,
+        lambda: archived_rows(archive) > 0,
+        *(*common, "--group", f"bench-{mode}-archive", "--archive", str(archive)),
+    )
+    assert archived_rows(archive) == all_rows, f"{archived_rows(archive)} of {all_rows} rows are archived"
+    rows.append(_row("archive", mode, made, all_rows / batches))
+    made = run(
+        flink,
+        _ROOT / "benchmarks/_peer_job.py",
+        "Source: peer.spans",
+        _PEER_SPANS,
+        lambda: False,
+        *(kafka.bootstrap, "peer.spans", f"bench-{mode}-peer"),
+    )
+    rows.append(_row("peer, one span a record", mode, made, 1))
+    return rows
+
+
+def _control(mode: str) -> dict[str, Figure]:
+    """Decode and fold of the same batches without Flink."""
+    values = [message.value for message in load.messages(1, 1)]
+    registry = SeriesRegistry()
+
+    def once() -> None:
+        for value in values:
+            fold_batch(decode_batch(value), 10**10, registry)
+
+    seconds = best_s(once)
+    spans = sum(len(batch.columns) for batch in load.recorded())
+    made = {"records_per_s": len(values) / seconds, "first_result_s": 0.0, "total_s": seconds}
+    row = _row("control, one core", mode, made, spans / len(values))
+    return {**row, "spans_per_core_second": row["spans_per_s"]}
+
+
+def _row(job: str, mode: str, made: dict[str, float], spans: float) -> dict[str, Figure]:
+    return {
+        "job": job,
+        "mode": mode,
+        "spans_per_s": made["records_per_s"] * spans,
+        "spans_per_core_second": made["records_per_s"] * spans / _CORES,
+        "records_per_s": made["records_per_s"],
+        "first_result_s": made["first_result_s"],
+        "total_s": made["total_s"],
+    }
+
+
+if __name__ == "__main__":
+    main(json_path(__doc__ or ""))
