@@ -54,6 +54,10 @@ debian:
 test: setup debian flink-venv ## All tests, with a coverage report
 	$(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=xml:build/coverage.xml --cov-report=term:skip-covered $(PYTEST_ARGS)
 
+.PHONY: soak
+soak: setup debian flink-venv ## The tests that take too long for every change
+	$(BIN)/python -m pytest -m soak $(PYTEST_ARGS)
+
 .PHONY: check
 check: setup ## Lint, format, types, layers, protobuf; changes nothing
 	$(BIN)/ruff check .

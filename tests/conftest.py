@@ -25,6 +25,11 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files that start a Flink take longest: begun first, the others fill the remaining cores meanwhile."""
+    items.sort(key=lambda item: item.get_closest_marker("flink") is None)
+
+
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """A running broker that all tests share: each takes topics and groups of its own and leaves the broker up."""

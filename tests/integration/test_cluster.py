@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import threading
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -17,7 +15,7 @@ from spanlite.pipeline.windows import WindowPolicy
 from spanlite.transport.memory import MemoryBroker, MemoryConsumer
 from tests.stack import load
 from tests.stack.checker import archived, newest_points, read_topic, verdict, work_of
-from tests.stack.cluster import QUICK, VENV, Cluster, pairs, spanlite, wait_s
+from tests.stack.cluster import QUICK, VENV, Cluster, pairs, spanlite
 from tests.stack.flink import Flink
 from tests.stack.kafka import Kafka
 
@@ -70,31 +68,6 @@ def points_of(kafka: Kafka, topic: str) -> dict[Series, Point]:
     return {point.series: point for point in decoded}
 
 
-def kill_taskmanager(flink: Flink, _kafka: Kafka) -> None:
-    """SIGKILL; a new one takes its place."""
-    flink.taskmanagers[-1].kill()
-    flink.add_taskmanager()
-
-
-def kill_jobmanager(flink: Flink, _kafka: Kafka) -> None:
-    """SIGKILL; a new one finds the jobs."""
-    flink.kill_jobmanager()
-    flink.start_jobmanager()
-
-
-def kill_broker(_flink: Flink, kafka: Kafka) -> None:
-    """SIGKILL, and started again on its data."""
-    kafka.kill()
-    kafka.start()
-
-
-def stall_broker(_flink: Flink, kafka: Kafka) -> None:
-    """Its connections stay open and nobody answers for a while."""
-    kafka.pause()
-    wait_s(10)
-    kafka.resume()
-
-
 @pytest.mark.parametrize("mode", ["thread", "process"])
 def test_both_runners_and_the_brute_force_agree(flink: Flink, kafka: Kafka, tmp_path: Path, mode: str) -> None:
     """A fleet's numbers would depend on the runner: points to the bit, archived spans to the row."""
@@ -122,68 +95,3 @@ def test_both_runners_and_the_brute_force_agree(flink: Flink, kafka: Kafka, tmp_
     spanlite("pipeline", "run", *words, "--archive", str(durable / "archive"), "--bounded", *QUICK)
     assert_equal(points_of(kafka, f"one-{mode}.points"), points_of(kafka, cluster.topic("points")))
     assert set(archived(durable / "archive")) == expected
-
-
-def test_kills_redelivery_and_poison_change_nothing(flink: Flink, kafka: Kafka, tmp_path: Path) -> None:
-    """Batches 1 to 3 times and shuffled, poison, a late producer, idle partitions; every server killed or stalled."""
-    cluster = Cluster(kafka, flink, tmp_path, "kills")
-    rng = random.Random(7)  # noqa: S311  # a schedule, no secret
-    running = list(load.messages(2, 12))
-    late = list(load.messages(1, 2, first_producer=2, shift_ns=-600 * 10**9))
-    bad = load.poison()
-    sent = [pair for pair in pairs(running) for _ in range(rng.choice((1, 1, 2, 3)))]
-    for at in range(0, len(sent), 6):  # neighbours change places, as when two agents' retries overtake each other
-        part = sent[at : at + 6]
-        rng.shuffle(part)
-        sent[at : at + 6] = part
-    for value in bad:
-        sent.insert(rng.randrange(len(sent)), (b"poison", value))
-    jobs = [cluster.submit(job) for job in ("metrics", "archive")]
-
-    def produce() -> None:
-        for at in range(0, len(sent), 4):
-            load.send(kafka.bootstrap, cluster.topic("spans"), sent[at : at + 4])
-            wait_s(1.2)
-        load.send(kafka.bootstrap, cluster.topic("spans"), pairs(late))
-
-    with cluster.exporter() as exporter:
-        producing = threading.Thread(target=produce)
-        producing.start()
-        for fault in (kill_taskmanager, kill_broker, kill_jobmanager, stall_broker, kill_taskmanager):
-            wait_s(rng.uniform(2, 6))
-            fault(flink, kafka)
-            exporter.kill()
-            exporter.start()
-        producing.join()
-        everything = running + late
-        work, expected = load.expected_work(everything), load.expected_spans(everything)
-        cluster.await_points(sum(each.count for each in work.values()))
-        cluster.await_archive(len(expected))
-        wait_s(2)
-    for job in jobs:
-        flink.cancel(job)
-    assert work_of(newest_points(kafka.bootstrap, cluster.topic("points"))) == work
-    assert verdict(archived(cluster.archive), expected) == WHOLE
-    assert cluster.dead() == set(bad)
-    assert exporter.scrapes > 0
-    assert exporter.fallen == []
-
-
-def test_a_later_version_goes_on_from_a_savepoint(flink: Flink, kafka: Kafka, tmp_path: Path) -> None:
-    """An upgrade would lose or repeat what was counted: the second job has one operator more, and the first's state."""
-    cluster = Cluster(kafka, flink, tmp_path, "upgrade")
-    sent = list(load.messages(2, 4))
-    half = len(sent) // 2
-    load.send(kafka.bootstrap, cluster.topic("spans"), pairs(sent[:half]))
-    first = cluster.submit("metrics")
-    cluster.await_points(1)
-    savepoint = flink.stop(first)
-    load.send(kafka.bootstrap, cluster.topic("spans"), pairs(sent[half:]))
-    second = flink.submit(UPGRADED, *cluster.job_arguments(), savepoint=savepoint)
-    work = load.expected_work(sent)
-    cluster.await_points(sum(each.count for each in work.values()))
-    drained = flink.stop(second, drain=True)
-    assert (drained / "_metadata").is_file()
-    points = newest_points(kafka.bootstrap, cluster.topic("points"))
-    assert work_of(points) == work
-    assert len({point.epoch for point in points.values()}) == 1, "totals began anew"

@@ -14,7 +14,7 @@ from tests.stack.flink import Flink
 from tests.stack.kafka import Kafka
 from tests.stack.process import StackError, wait_until
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.soak]
 VENV = Path(__file__).parents[2] / "build/venv-flink"
 JOB = Path(__file__).with_name("copy_job.py")
 
