@@ -11,13 +11,13 @@ from pyflink.datastream import StreamExecutionEnvironment
 
 from spanlite.pipeline.jobs.kafka import discard, source
 
-SPAN = struct.Struct("<Iqq")
+_SPAN = "<Iqq"
 """Kernel number, start, duration: the cheapest record that a span can be."""
 _COUNTED = Types.ROW([Types.INT(), Types.INT(), Types.LONG()])
 
 
 def _bucket(value: bytes) -> tuple[int, int, int]:
-    kernel, _start, duration = SPAN.unpack(bytes(value))
+    kernel, _start, duration = struct.unpack(_SPAN, bytes(value))
     return kernel, math.ceil(32 * math.log2(duration / 1e9)), 1
 
 

@@ -222,7 +222,7 @@ def _control(mode: str) -> dict[str, Figure]:
 
 
 def _row(job: str, mode: str, made: dict[str, float], spans: float) -> dict[str, Figure]:
-    return {
+    row: dict[str, Figure] = {
         "job": job,
         "mode": mode,
         "spans_per_s": made["records_per_s"] * spans,
@@ -231,6 +231,8 @@ def _row(job: str, mode: str, made: dict[str, float], spans: float) -> dict[str,
         "first_result_s": made["first_result_s"],
         "total_s": made["total_s"],
     }
+    print(row, file=sys.stderr, flush=True)
+    return row
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from tests.stack.cluster import VENV, Cluster, pairs, wait_s
 from tests.stack.flink import Flink
 from tests.stack.kafka import Kafka
 
-pytestmark = [pytest.mark.flink, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.flink, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(1500)]
 UPGRADED = Path(load.__file__).with_name("upgraded_job.py")
 WHOLE = {"lost": 0, "duplicated": 0, "foreign": 0}
 

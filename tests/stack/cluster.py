@@ -22,13 +22,13 @@ from tests.stack.process import Process, free_port, wait_until
 VENV = Path(__file__).parents[2] / "build/venv-flink"
 QUICK = ("--window", "1s", "--lateness", "500ms", "--idle", "3s", "--emit", "500ms", "--flush", "4s")
 """Windows that close soon after the load ends."""
-_DONE_S = 300.0
+_DONE_S = 600.0
 
 
 def spanlite(*words: str) -> str:
     """Runs a command of spanlite; its standard output."""
     done = subprocess.run(
-        [sys.executable, "-m", "spanlite", *words], capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, "-m", "spanlite", *words], capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, f"spanlite {' '.join(words)}: {done.stdout}{done.stderr}"
     return done.stdout
