@@ -24,7 +24,7 @@ import zstandard
 _ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(_ROOT))
 
-from benchmarks._table import Figure, json_path, show  # noqa: E402 - run as a script, its folder is the path
+from benchmarks._table import Figure, best_s, json_path, show  # noqa: E402 - run as a script, its folder is the path
 from spanlite.agent.columns import compact  # noqa: E402
 from spanlite.agent.tables import KernelTable  # noqa: E402
 from spanlite.contract.batch import Batch  # noqa: E402
@@ -89,18 +89,10 @@ class _Table:
     def put(self, name: bytes, value: bytes) -> None:
         self._values[name] = value
 
-    def clear(self) -> None:
-        self._values.clear()
-
 
 def best_cpu_s(call: Callable[[], object], runs: int = 7) -> float:
-    """Least processor time of several calls: what a core must give, whoever else the machine works for."""
-    best = float("inf")
-    for _ in range(runs):
-        begin = time.process_time()
-        call()
-        best = min(best, time.process_time() - begin)
-    return best
+    """Least processor time of several calls."""
+    return best_s(call, runs, time.process_time)
 
 
 def cut(batch: Batch, rows: int, most: int) -> list[Batch]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -309,15 +310,18 @@ def test_a_peer_that_stays_is_hung_up_on_after_the_grace(agent: _Agent) -> None:
 
 
 def test_a_socket_that_a_killed_agent_left_is_taken_over(agent: _Agent, tmp_path: Path) -> None:
-    """Nobody listens on it any more: the next agent starts without help."""
+    """Nobody listens on it any more: the next agent starts without help, and takes it away when it ends."""
     path = tmp_path / "stale.sock"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as gone:
         gone.bind(str(path))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+        assert peer.connect_ex(str(path)) == errno.ECONNREFUSED
     server = AgentServer(path, agent.producer, ManualClock(), AgentCounts())
     server.start()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
-        peer.connect(str(path))
+        assert peer.connect_ex(str(path)) == 0
     server.stop()
+    assert not path.exists()
 
 
 def test_a_file_in_the_sockets_place_is_left_alone(agent: _Agent, tmp_path: Path) -> None:

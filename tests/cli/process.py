@@ -34,3 +34,17 @@ def refused(done: subprocess.CompletedProcess[str], *said: str) -> None:
     assert lines[0].startswith("spanlite: ")
     assert "Traceback" not in lines[0]
     assert [text for text in said if text not in lines[0]] == [], lines[0]
+
+
+def file_of(folder: Path, name: str, data: bytes) -> Path:
+    """A file of these bytes in the folder."""
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def folder_named(folder: Path, name: str) -> Path:
+    """An empty folder in the folder."""
+    path = folder / name
+    path.mkdir()
+    return path

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.process import refused, spanlite, tree
+from tests.cli.process import file_of, folder_named, refused, spanlite, tree
 from tests.cli.recorded import DATA, SLICE, raw
 
 SMALL = "streams-cupti130500"
@@ -62,18 +62,6 @@ def changed(folder: Path, at: float, length: int = 4000) -> Path:
         data[place] ^= 0xFF
     path = folder / "x.parquet"
     path.write_bytes(data)
-    return path
-
-
-def file_of(folder: Path, name: str, data: bytes) -> Path:
-    path = folder / name
-    path.write_bytes(data)
-    return path
-
-
-def folder_named(folder: Path, name: str) -> Path:
-    path = folder / name
-    path.mkdir()
     return path
 
 

@@ -12,22 +12,10 @@ from pathlib import Path
 import pytest
 
 from spanlite.pipeline.archive.read import read_batches
-from tests.cli.process import refused, spanlite, tree
+from tests.cli.process import file_of, folder_named, refused, spanlite, tree
 from tests.cli.recorded import DATA, SLICE
 
 SMALL = "streams-cupti130500"
-
-
-def file_of(folder: Path, name: str, data: bytes) -> Path:
-    path = folder / name
-    path.write_bytes(data)
-    return path
-
-
-def folder_named(folder: Path, name: str) -> Path:
-    path = folder / name
-    path.mkdir()
-    return path
 
 
 OUTPUTS = {

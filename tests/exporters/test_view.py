@@ -192,4 +192,6 @@ def test_an_error_that_nobody_foresaw_is_logged_with_its_trace(caplog: pytest.Lo
 
 def test_stopping_what_was_not_started_is_nothing() -> None:
     """Proves that a port that is taken is told by its own error."""
-    PointView(Log([], []), PointTable(), caught_up=lambda: False).stop()
+    view = PointView(Log([], []), PointTable(), caught_up=lambda: True)
+    view.stop()
+    assert not view.is_ready()

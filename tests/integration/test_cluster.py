@@ -1,8 +1,7 @@
-"""The pipeline on a real broker and a real Flink: the same results as in one process, whatever is killed on the way."""
+"""The pipeline on a real broker and a real Flink: the same results as in one process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -14,24 +13,12 @@ from spanlite.pipeline.embedded import EmbeddedPipeline, Outputs, drain
 from spanlite.pipeline.windows import WindowPolicy
 from spanlite.transport.memory import MemoryBroker, MemoryConsumer
 from tests.stack import load
-from tests.stack.checker import archived, newest_points, read_topic, verdict, work_of
-from tests.stack.cluster import QUICK, VENV, Cluster, pairs, spanlite
+from tests.stack.checker import WHOLE, archived, newest_points, read_topic, verdict, work_of
+from tests.stack.cluster import QUICK, Cluster, pairs, spanlite
 from tests.stack.flink import Flink
 from tests.stack.kafka import Kafka
 
 pytestmark = [pytest.mark.flink, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(1500)]
-UPGRADED = Path(load.__file__).with_name("upgraded_job.py")
-WHOLE = {"lost": 0, "duplicated": 0, "foreign": 0}
-
-
-@pytest.fixture(scope="module")
-def flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flink]:
-    """One TaskManager with room for both jobs, and a memory of them that outlives the JobManager."""
-    if not VENV.exists():
-        pytest.skip("PyFlink is not installed: make flink-venv")
-    settings = {"execution.checkpointing.interval": "2 s"}
-    with Flink(tmp_path_factory.mktemp("flink"), venv=VENV, slots=3, ha=True, settings=settings) as cluster:
-        yield cluster
 
 
 def in_one_process(messages: list[load.Message]) -> dict[Series, Point]:

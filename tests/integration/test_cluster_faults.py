@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.stack import load
-from tests.stack.checker import archived, newest_points, verdict, work_of
-from tests.stack.cluster import VENV, Cluster, pairs, wait_s
+from tests.stack.checker import WHOLE, archived, newest_points, verdict, work_of
+from tests.stack.cluster import Cluster, pairs, wait_s
 from tests.stack.flink import Flink
 from tests.stack.kafka import Kafka
 
 pytestmark = [pytest.mark.flink, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(1500)]
 UPGRADED = Path(load.__file__).with_name("upgraded_job.py")
-WHOLE = {"lost": 0, "duplicated": 0, "foreign": 0}
-
-
-@pytest.fixture(scope="module")
-def flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flink]:
-    """One TaskManager with room for both jobs, and a memory of them that outlives the JobManager."""
-    if not VENV.exists():
-        pytest.skip("PyFlink is not installed: make flink-venv")
-    settings = {"execution.checkpointing.interval": "2 s"}
-    with Flink(tmp_path_factory.mktemp("flink"), venv=VENV, slots=3, ha=True, settings=settings) as cluster:
-        yield cluster
 
 
 def kill_taskmanager(flink: Flink, _kafka: Kafka) -> None:
@@ -71,21 +59,25 @@ def test_kills_redelivery_and_poison_change_nothing(flink: Flink, kafka: Kafka, 
         sent.insert(rng.randrange(len(sent)), (b"poison", value))
     jobs = [cluster.submit(job) for job in ("metrics", "archive")]
 
-    def produce() -> None:
-        for at in range(0, len(sent), 4):
-            load.send(kafka.bootstrap, cluster.topic("spans"), sent[at : at + 4])
+    faults = (kill_taskmanager, kill_broker, kill_jobmanager, stall_broker, kill_taskmanager)
+    share = -(-len(sent) // len(faults))
+
+    def produce(part: list[tuple[bytes, bytes]]) -> None:
+        for at in range(0, len(part), 4):
+            load.send(kafka.bootstrap, cluster.topic("spans"), part[at : at + 4])
             wait_s(1.2)
-        load.send(kafka.bootstrap, cluster.topic("spans"), pairs(late))
 
     with cluster.exporter() as exporter:
-        producing = threading.Thread(target=produce)
-        producing.start()
-        for fault in (kill_taskmanager, kill_broker, kill_jobmanager, stall_broker, kill_taskmanager):
+        for number, fault in enumerate(faults):
+            producing = threading.Thread(target=produce, args=(sent[number * share : (number + 1) * share],))
+            producing.start()
             wait_s(rng.uniform(2, 6))
+            assert producing.is_alive(), "the load has ended before the fault"
             fault(flink, kafka)
             exporter.kill()
             exporter.start()
-        producing.join()
+            producing.join()
+        load.send(kafka.bootstrap, cluster.topic("spans"), pairs(late))
         everything = running + late
         work, expected = load.expected_work(everything), load.expected_spans(everything)
         cluster.await_points(sum(each.count for each in work.values()))

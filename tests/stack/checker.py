@@ -15,6 +15,9 @@ from confluent_kafka import Consumer, TopicPartition
 from spanlite.v1.point_pb2 import MetricPoint
 from tests.stack.load import Kernel, Span, Work
 
+WHOLE = {"lost": 0, "duplicated": 0, "foreign": 0}
+"""The verdict on an archive that holds each row once, and no other."""
+
 
 def read_topic(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
     """Keys and values of all that is in a topic now, partition by partition."""

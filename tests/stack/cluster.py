@@ -10,7 +10,6 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from confluent_kafka import Producer  # noqa: F401  # a clear failure where the extra is missing
 from prometheus_client.parser import text_string_to_metric_families
 
 from spanlite.runtime.clock import SystemClock

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
@@ -18,19 +17,6 @@ from tests.stack.kafka import Kafka
 from tests.transport.values import WAIT_S, Told, new_topic, send
 
 pytestmark = pytest.mark.kafka
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """A broker that these tests may hurt."""
-    with Kafka(tmp_path_factory.mktemp("broker")) as running:
-        yield running
-
-
-@pytest.fixture
-def settings(broker: Kafka) -> KafkaSettings:
-    """Settings as they come."""
-    return KafkaSettings(broker.bootstrap)
 
 
 def fill(settings: KafkaSettings, topic: str, *values: bytes, keys: int = 1) -> None:

@@ -6,7 +6,6 @@ import itertools
 import logging
 import shutil
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,19 +19,6 @@ from tests.stack.kafka import Kafka
 from tests.transport.values import WAIT_S, Told, new_topic, read_all, send
 
 pytestmark = pytest.mark.kafka
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """A broker that these tests may hurt."""
-    with Kafka(tmp_path_factory.mktemp("broker")) as running:
-        yield running
-
-
-@pytest.fixture
-def settings(broker: Kafka) -> KafkaSettings:
-    """Settings as they come."""
-    return KafkaSettings(broker.bootstrap)
 
 
 def impatient(settings: KafkaSettings) -> KafkaSettings:

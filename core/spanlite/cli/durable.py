@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from spanlite.cli.kafka_flags import kafka_settings
 from spanlite.cli.stopping import Stopping
-from spanlite.contract.batch import Batch
 from spanlite.contract.errors import UsageError
-from spanlite.pipeline.archivestage import Write
+from spanlite.pipeline.archive.flush import writer
 from spanlite.pipeline.durable import Cadence, DurablePipeline, Topics, run_until
 from spanlite.pipeline.kept import KeptState
 from spanlite.pipeline.windows import WindowPolicy
@@ -45,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     )
     cadence = Cadence(emit=parse_duration_ns(args.emit), archive=parse_duration_ns(args.flush))
     settings = kafka_settings(args, client_id="spanlite-pipeline")
-    write = _writer(args.archive, args.buckets) if args.archive else None
+    write = writer(args.archive, buckets=args.buckets) if args.archive else None
     args.state.parent.mkdir(parents=True, exist_ok=True)
     state = KeptState(args.state)
     try:
@@ -91,16 +90,3 @@ def _metrics(counters: Callable[[], Counters], port: int) -> Iterator[str]:
     table.set_counters(counters)
     with MetricsServer(table, port=port, ready=lambda: True) as server:
         yield f"; metrics: {server.url}"
-
-
-def _writer(archive: str, buckets: int) -> Write:
-    from spanlite.pipeline.archive.flush import flush_new
-    from spanlite.pipeline.archive.ledger import Ledger
-    from spanlite.pipeline.archive.store import open_store
-
-    store, ledger = open_store(archive), Ledger()
-
-    def write(batches: Sequence[Batch]) -> int:
-        return flush_new(store, batches, buckets=buckets, ledger=ledger).spans_written
-
-    return write

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from types import FrameType
 
 
@@ -10,8 +11,17 @@ class Stopping:
     """As a context: `told` becomes true at the first signal; a second one ends the process as it would have."""
 
     def __init__(self) -> None:
-        self.told = False
+        self._told = threading.Event()
         self._before: dict[int, signal._HANDLER] = {}
+
+    @property
+    def told(self) -> bool:
+        """Whether a signal has come."""
+        return self._told.is_set()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Waits for a signal; whether one has come."""
+        return self._told.wait(timeout_s)
 
     def __enter__(self) -> Stopping:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -22,7 +32,7 @@ class Stopping:
         self._restore()
 
     def _tell(self, _number: int, _frame: FrameType | None) -> None:
-        self.told = True
+        self._told.set()
         self._restore()
 
     def _restore(self) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
 
 from spanlite.contract.batch import Batch
 from spanlite.contract.codec import DEFAULT_LIMITS, Limits, decode_batch, decode_header
 from spanlite.contract.errors import BatchError
 from spanlite.contract.state import Progress, decode_progress, encode_progress
+from spanlite.pipeline.counts import ArchiveCounts
 from spanlite.pipeline.dedupe import Sequences
 from spanlite.pipeline.keyed import Log, Value
 from spanlite.pipeline.plausible import check_batch
@@ -16,23 +16,6 @@ from spanlite.pipeline.plausible import check_batch
 Write = Callable[[Sequence[Batch]], int]
 """Writes what is new of some batches of one producer to the archive; the number of spans written. Whoever calls it
 again with the same batches, grouped in whatever way, writes nothing twice."""
-
-
-@dataclass(slots=True)
-class ArchiveCounts:
-    """What the operator has done since it began. Spans = written + duplicates + those that wait."""
-
-    batches: int = 0
-    spans: int = 0
-    duplicates: int = 0
-    written: int = 0
-    sequences_given_up: int = 0
-    rejected: dict[str, int] = field(default_factory=dict)
-
-    def by_name(self) -> dict[str, int]:
-        """Names fit for metrics."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rejected"}
-        return plain | {f"rejected_{reason}": count for reason, count in self.rejected.items()}
 
 
 class _Waiting:
@@ -82,7 +65,7 @@ class ArchiveStage:
         try:
             header = decode_header(message, self._limits)
         except BatchError as error:
-            self._reject(error)
+            self.counts.reject(error.reason)
             return bool(self._waiting(producer).messages)
         waiting = self._waiting(producer)
         self.counts.spans += header.rows
@@ -113,7 +96,7 @@ class ArchiveStage:
                 batch = decode_batch(message, self._limits)
                 check_batch(batch)
             except BatchError as error:
-                self._reject(error)
+                self.counts.reject(error.reason)
                 continue
             batches.append(batch)
         if batches:
@@ -138,6 +121,3 @@ class ArchiveStage:
             taken = Sequences(decode_progress(kept).taken if kept else ())
             found = self._producers[producer] = _Waiting(taken, self._buffer.read())
         return found
-
-    def _reject(self, error: BatchError) -> None:
-        self.counts.rejected[error.reason] = self.counts.rejected.get(error.reason, 0) + 1

@@ -7,12 +7,13 @@ again, which the readers of its topics expect.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from spanlite.contract import catalogue
 from spanlite.contract.errors import TransportError
-from spanlite.pipeline.archivestage import ArchiveCounts, ArchiveStage, Write
+from spanlite.pipeline.archivestage import ArchiveStage, Write
+from spanlite.pipeline.counts import ArchiveCounts, Samples
 from spanlite.pipeline.foldstage import Dead, FoldStage, Late, Piece
 from spanlite.pipeline.kept import KeptLog, KeptState, KeptTable, KeptValue
 from spanlite.pipeline.routing import producer_of
@@ -145,26 +146,13 @@ class DurablePipeline:
         self._emit()
         self.commit()
 
-    def counters(self) -> Mapping[str, list[tuple[Mapping[str, str], float]]]:
+    def counters(self) -> Samples:
         """Own metrics since the start, for any thread; see EmbeddedPipeline."""
-        counts = self._fold.counts
         archive = self._archive.counts if self._archive else ArchiveCounts()
+        samples = self._fold.counts.samples()
+        samples[catalogue.PIPELINE_SEQUENCES_GIVEN_UP.name].append(({"stage": "archive"}, archive.sequences_given_up))
         return {
-            catalogue.PIPELINE_BATCHES_RECEIVED.name: [({}, counts.batches)],
-            catalogue.PIPELINE_BATCHES_REJECTED.name: [
-                ({"reason": reason}, count) for reason, count in sorted(counts.rejected.items())
-            ],
-            catalogue.PIPELINE_SPANS_RECEIVED.name: [({}, counts.spans)],
-            catalogue.PIPELINE_SPANS_FOLDED.name: [({}, counts.folded)],
-            catalogue.PIPELINE_SPANS_IGNORED.name: [
-                ({"reason": "range"}, counts.ranges),
-                ({"reason": "duplicate"}, counts.duplicates),
-            ],
-            catalogue.PIPELINE_LATE_SPANS.name: [({}, counts.late)],
-            catalogue.PIPELINE_SEQUENCES_GIVEN_UP.name: [
-                ({"stage": "fold"}, counts.sequences_given_up),
-                ({"stage": "archive"}, archive.sequences_given_up),
-            ],
+            **samples,
             catalogue.PIPELINE_SPANS_ARCHIVED.name: [({}, archive.written)],
             catalogue.PIPELINE_POINTS_EMITTED.name: [({}, self._sent[self._topics.points])],
         }

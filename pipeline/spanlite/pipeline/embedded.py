@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from threading import Lock
 
 from spanlite.contract import catalogue
@@ -13,6 +13,7 @@ from spanlite.contract.codec import DEFAULT_LIMITS, Limits, decode_batch
 from spanlite.contract.errors import BatchError
 from spanlite.contract.points import Point
 from spanlite.pipeline.archive.write import ArchiveWriter
+from spanlite.pipeline.counts import FoldCounts, Samples
 from spanlite.pipeline.partial import Partial, merge
 from spanlite.pipeline.plausible import check_batch
 from spanlite.pipeline.points import Totals, points
@@ -47,21 +48,6 @@ class Outputs:
     dead_letter: Callable[[Record, BatchError], None] = lambda _record, _error: None
 
 
-@dataclass(slots=True)
-class _Counts:
-    batches: int = 0
-    spans: int = 0
-    folded: int = 0
-    ranges: int = 0
-    duplicates: int = 0
-    late: int = 0
-    given_up: int = 0
-    windows: int = 0
-    points: int = 0
-    last_event_ns: int = 0
-    rejected: dict[str, int] = field(default_factory=dict)
-
-
 class EmbeddedPipeline:
     """Drives the pure functions over a consumer; one thread calls it, any thread may read `counters`."""
 
@@ -87,7 +73,8 @@ class EmbeddedPipeline:
         self._busy: dict[bytes, int] = {}
         self._top = TopK(top_k, self._registry)
         self._totals = Totals(self._policy.width_ns, self._registry, epoch=self._clock.unix_ns())
-        self._counts = _Counts()
+        self._counts = FoldCounts()
+        self._windows_closed = self._points_emitted = self._last_event_ns = 0
         self._lock = Lock()
 
     def run_once(self, timeout_s: float) -> int:
@@ -114,31 +101,19 @@ class EmbeddedPipeline:
         if self._archive:
             self._archive.close()
 
-    def counters(self) -> Mapping[str, list[tuple[Mapping[str, str], float]]]:
+    def counters(self) -> Samples:
         """The pipeline's own metrics.
 
         spans received = folded + ignored, and = archived + duplicate once `finish` has run; late spans are folded too.
         """
         with self._lock:
-            counts = self._counts
             return {
-                catalogue.PIPELINE_BATCHES_RECEIVED.name: [({}, counts.batches)],
-                catalogue.PIPELINE_BATCHES_REJECTED.name: [
-                    ({"reason": reason}, count) for reason, count in sorted(counts.rejected.items())
-                ],
-                catalogue.PIPELINE_SPANS_RECEIVED.name: [({}, counts.spans)],
-                catalogue.PIPELINE_SPANS_FOLDED.name: [({}, counts.folded)],
-                catalogue.PIPELINE_SPANS_IGNORED.name: [
-                    ({"reason": "range"}, counts.ranges),
-                    ({"reason": "duplicate"}, counts.duplicates),
-                ],
-                catalogue.PIPELINE_LATE_SPANS.name: [({}, counts.late)],
-                catalogue.PIPELINE_SEQUENCES_GIVEN_UP.name: [({"stage": "fold"}, counts.given_up)],
+                **self._counts.samples(),
                 catalogue.PIPELINE_SPANS_ARCHIVED.name: [({}, self._archive.spans_written if self._archive else 0)],
-                catalogue.PIPELINE_WINDOWS_CLOSED.name: [({}, counts.windows)],
-                catalogue.PIPELINE_POINTS_EMITTED.name: [({}, counts.points)],
-                catalogue.PIPELINE_LAST_EVENT.name: [({"stage": "fold"}, counts.last_event_ns / 1e9)]
-                if counts.last_event_ns
+                catalogue.PIPELINE_WINDOWS_CLOSED.name: [({}, self._windows_closed)],
+                catalogue.PIPELINE_POINTS_EMITTED.name: [({}, self._points_emitted)],
+                catalogue.PIPELINE_LAST_EVENT.name: [({"stage": "fold"}, self._last_event_ns / 1e9)]
+                if self._last_event_ns
                 else [],
             }
 
@@ -149,7 +124,7 @@ class EmbeddedPipeline:
         except BatchError as error:
             log.warning("%s offset %d is no batch: %s", record.topic, record.offset, error)
             with self._lock:
-                self._counts.rejected[error.reason] = self._counts.rejected.get(error.reason, 0) + 1
+                self._counts.reject(error.reason)
                 self._counts.batches += 1
             self._outputs.dead_letter(record, error)
             return
@@ -168,21 +143,11 @@ class EmbeddedPipeline:
         self._emit(merge([folded.closed, folded.late]))
 
     def _count(self, batch: Batch, folded: Folded | None, given_up: int) -> None:
-        rows = len(batch.columns)
+        newest = newest_start_ns(batch) if folded else None
         with self._lock:
-            counts = self._counts
-            counts.batches += 1
-            counts.spans += rows
-            counts.given_up += given_up
-            if folded is None:
-                counts.duplicates += rows
-                return
-            counts.folded += folded.spans
-            counts.ranges += folded.ranges
-            counts.late += int(folded.late.spans.sum())
-            newest = newest_start_ns(batch)
+            self._counts.take(len(batch.columns), folded, given_up)
             if newest is not None:
-                counts.last_event_ns = max(counts.last_event_ns, newest)
+                self._last_event_ns = max(self._last_event_ns, newest)
 
     def _close_idle(self) -> None:
         """Closes the windows of producers from which nothing has come for long."""
@@ -199,8 +164,8 @@ class EmbeddedPipeline:
         kept = self._top.apply(closed)
         window_points = points(kept, self._policy.width_ns, self._registry)
         with self._lock:
-            self._counts.windows += len(set(kept.window.tolist()))
-            self._counts.points += len(window_points)
+            self._windows_closed += len(set(kept.window.tolist()))
+            self._points_emitted += len(window_points)
         self._outputs.window_points(window_points)
         self._outputs.total_points(self._totals.add(kept))
 

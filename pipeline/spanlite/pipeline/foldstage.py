@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 from spanlite.contract.batch import Batch
@@ -11,6 +10,7 @@ from spanlite.contract.codec import DEFAULT_LIMITS, Limits, decode_batch
 from spanlite.contract.errors import BatchError
 from spanlite.contract.point_codec import encode_point, series_key
 from spanlite.contract.state import Progress, decode_progress, encode_progress
+from spanlite.pipeline.counts import FoldCounts
 from spanlite.pipeline.keyed import Log, Value
 from spanlite.pipeline.partial import Partial, merge
 from spanlite.pipeline.pieces import by_gpu, pack, unpack
@@ -42,28 +42,6 @@ class Dead(NamedTuple):
     message: bytes
 
 
-@dataclass(slots=True)
-class StageCounts:
-    """What an operator has done since it began; a stream engine starts again from 0 after a failure.
-
-    spans = folded + ranges + duplicates; late ones are among the folded.
-    """
-
-    batches: int = 0
-    spans: int = 0
-    folded: int = 0
-    ranges: int = 0
-    duplicates: int = 0
-    late: int = 0
-    sequences_given_up: int = 0
-    rejected: dict[str, int] = field(default_factory=dict)
-
-    def by_name(self) -> dict[str, int]:
-        """Names fit for metrics."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rejected"}
-        return plain | {f"rejected_{reason}": count for reason, count in self.rejected.items()}
-
-
 class FoldStage:
     """Folds the batches of many producers; state is that of the current producer.
 
@@ -76,7 +54,7 @@ class FoldStage:
         self._pending = pending
         self._limits = limits
         self._producers: dict[bytes, ProducerFold] = {}
-        self.counts = StageCounts()
+        self.counts = FoldCounts()
 
     def take(self, producer: bytes, message: bytes) -> Iterator[Piece | Late | Dead]:
         """Folds a message of the current producer."""
@@ -84,14 +62,13 @@ class FoldStage:
             batch = self._read(producer, message)
         except BatchError as error:
             self.counts.batches += 1
-            self.counts.rejected[error.reason] = self.counts.rejected.get(error.reason, 0) + 1
+            self.counts.reject(error.reason)
             yield Dead(error.reason, message)
             return
         fold = self._fold(producer)
         held, given_up = list(fold.windows.pending), fold.taken.given_up
         folded = fold.take(batch)
-        self._count(len(batch.columns), folded)
-        self.counts.sequences_given_up += fold.taken.given_up - given_up
+        self.counts.take(len(batch.columns), folded, fold.taken.given_up - given_up)
         if folded is None:
             return
         yield from self._outputs(folded, fold.registry)
@@ -150,14 +127,3 @@ class FoldStage:
             yield Piece(gpu_uuid, pack(partial, registry))
         for point in points(folded.late, self._policy.width_ns, registry):
             yield Late(series_key(point.series), encode_point(point))
-
-    def _count(self, rows: int, folded: Folded | None) -> None:
-        counts = self.counts
-        counts.batches += 1
-        counts.spans += rows
-        if folded is None:
-            counts.duplicates += rows
-            return
-        counts.folded += folded.spans
-        counts.ranges += folded.ranges
-        counts.late += int(folded.late.spans.sum())

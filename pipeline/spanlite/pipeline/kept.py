@@ -159,6 +159,3 @@ class KeptTable:
 
     def put(self, name: bytes, value: bytes) -> None:
         self._state.write(self._stage, [(name, value)])
-
-    def clear(self) -> None:
-        self._state.erase(self._stage)

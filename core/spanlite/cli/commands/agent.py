@@ -17,14 +17,12 @@ examples:
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from spanlite.cli.kafka_flags import add_kafka_arguments, kafka_settings
+from spanlite.cli.stopping import Stopping
 from spanlite.contract import catalogue
 from spanlite.transport.topics import SPANS
 
@@ -87,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     bound_arenas()
     settings = SpoolSettings(parse_size(args.spool_limit), Policy(args.spool_policy), Fsync(args.fsync))
     clock, counts, table = SystemClock(), AgentCounts(), PointTable()
-    with _told_to_end() as ended, KafkaProducer(kafka_settings(args, client_id="spanlite-agent"), clock=clock) as kafka:
+    with Stopping() as stopping, KafkaProducer(kafka_settings(args, client_id="spanlite-agent"), clock=clock) as kafka:
         spool = Spool(args.spool, counts, settings)
         sender = Sender(spool, kafka, clock, counts)
         server = AgentServer(args.socket, sender, clock, counts, topic=args.topic)
@@ -100,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
             server.start()
             sender.start()
             print(f"listening on {args.socket}; metrics: {metrics.url}", file=sys.stderr, flush=True)
-            while not ended.wait(0.5) and sender.failure is None:
+            while not stopping.wait(0.5) and sender.failure is None:
                 pass
             server.stop(_PEERS_GRACE_S)
             left = sender.stop(_SEND_GRACE_S)
@@ -112,16 +110,3 @@ def run(args: argparse.Namespace) -> int:
     sent = counts.value(catalogue.AGENT_SPANS_SENT)
     print(f"{sent} spans delivered, {left} left in the spool; dropped: {why}", file=sys.stderr, flush=True)
     return 3 if sum(dropped.values()) else 0
-
-
-@contextmanager
-def _told_to_end() -> Iterator[threading.Event]:
-    """Set by SIGTERM and SIGINT, which do nothing else meanwhile."""
-    ended = threading.Event()
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(number, lambda *_: ended.set()) for number in numbers]
-    try:
-        yield ended
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)

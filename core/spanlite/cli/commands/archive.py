@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from spanlite.cli.stopping import Stopping
 from spanlite.contract.errors import ArchiveError, UsageError
 from spanlite.runtime.clock import Clock, SystemClock
 from spanlite.runtime.durations import parse_duration_ns
@@ -48,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--every",
         metavar="TIME",
-        help="compact: again and again, such as 10m, until SIGTERM; implies --closed-only",
+        help="compact: again and again, such as 10m, until SIGTERM or Ctrl-C; implies --closed-only",
     )
 
 
@@ -132,25 +130,19 @@ def _compact(store: Store, closed_before_ns: int | None, *, as_json: bool) -> in
     return 0
 
 
-class _Stop:
-    """Whether SIGTERM has come."""
-
-    asked = False
-
-    def __call__(self) -> bool:
-        return self.asked
-
-
 def _schedule(store: Store, clock: Clock, every_ns: int, *, as_json: bool) -> int:
-    """Rounds until SIGTERM. The first one must succeed; one that fails later says so, and the next one tries again."""
+    """Rounds until SIGTERM or Ctrl-C.
+
+    The first one must succeed; one that fails later says so, and the next one tries again.
+    """
     from spanlite.pipeline.archive.compact import compact
 
-    with _until_sigterm() as stop:
+    with Stopping() as stopping:
         first = True
-        while not stop():
+        while not stopping.told:
             begin_ns = clock.monotonic_ns()
             try:
-                done = compact(store, closed_before_ns=clock.unix_ns() - _SETTLE_NS, stop=stop)
+                done = compact(store, closed_before_ns=clock.unix_ns() - _SETTLE_NS, stop=lambda: stopping.told)
             except ArchiveError as error:
                 if first:
                     raise
@@ -158,7 +150,7 @@ def _schedule(store: Store, clock: Clock, every_ns: int, *, as_json: bool) -> in
             else:
                 print(_round(done, clock.unix_ns(), clock.monotonic_ns() - begin_ns, as_json=as_json), flush=True)
             first = False
-            while not stop() and (left_ns := begin_ns + every_ns - clock.monotonic_ns()) > 0:
+            while not stopping.told and (left_ns := begin_ns + every_ns - clock.monotonic_ns()) > 0:
                 clock.sleep_s(min(_NAP_S, left_ns / 1e9))
     return 0
 
@@ -174,17 +166,3 @@ def _round(done: list[Compaction], unix_ns: int, took_ns: int, *, as_json: bool)
         f"{total['bytes_before']:,} bytes -> {total['files_after']} files, {total['bytes_after']:,} bytes, "
         f"{total['spans']:,} spans in {took_ns / 1e9:.1f} s"
     )
-
-
-@contextmanager
-def _until_sigterm() -> Iterator[_Stop]:
-    stop = _Stop()
-
-    def ask(*_: object) -> None:
-        stop.asked = True
-
-    before = signal.signal(signal.SIGTERM, ask)
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -7,8 +7,9 @@ wherever the flush of then was interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from spanlite.pipeline.archive.order import cells_of, order_rows
 from spanlite.pipeline.archive.port import File, Store
 from spanlite.pipeline.archive.provenance import Ranges
 from spanlite.pipeline.archive.rows import gather
+from spanlite.pipeline.archive.store import open_store
 from spanlite.pipeline.archive.write import batches_of, check_buckets, write_rows
 
 
@@ -118,3 +120,17 @@ class _Producer:
             raise
         self._ledger.note(folder, self._producer, Ranges.of(batch.sequence for batch in batches))
         return file
+
+
+def writer(where: Path | str, *, buckets: int) -> Callable[[Sequence[Batch]], int]:
+    """`flush_new` to an archive, with a ledger of its own: what an archive stage writes with.
+
+    Raises:
+        ArchiveError: as `open_store`; when called, as `flush_new`.
+    """
+    store, ledger = open_store(where), Ledger()
+
+    def write(batches: Sequence[Batch]) -> int:
+        return flush_new(store, batches, buckets=buckets, ledger=ledger).spans_written
+
+    return write

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,7 @@ from pyflink.common import Row
 from pyflink.datastream import KeyedProcessFunction, RuntimeContext
 from pyflink.datastream.time_domain import TimeDomain
 
-from spanlite.contract.batch import Batch
-from spanlite.pipeline.archive.flush import flush_new
-from spanlite.pipeline.archive.ledger import Ledger
-from spanlite.pipeline.archive.store import open_store
+from spanlite.pipeline.archive.flush import writer
 from spanlite.pipeline.archivestage import ArchiveStage
 from spanlite.pipeline.jobs.counting import Counters
 from spanlite.pipeline.jobs.state import FlinkLog, FlinkValue
@@ -50,13 +47,8 @@ class Archive(KeyedProcessFunction):  # type: ignore[misc]  # pyflink ships no t
     def open(self, runtime_context: RuntimeContext) -> None:
         """Takes hold of state and archive; called once per subtask and start."""
         plan = self._plan
-        store, ledger = open_store(plan.archive), Ledger()
-
-        def write(batches: Sequence[Batch]) -> int:
-            return flush_new(store, batches, buckets=plan.buckets, ledger=ledger).spans_written
-
         self._stage = ArchiveStage(
-            write,
+            writer(plan.archive, buckets=plan.buckets),
             FlinkValue(runtime_context, "progress"),
             FlinkLog(runtime_context, "buffer"),
             most_spans=plan.most_spans,

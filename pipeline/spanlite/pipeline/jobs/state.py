@@ -74,6 +74,3 @@ class FlinkTable:
 
     def put(self, name: bytes, value: bytes) -> None:
         self._state.put(name.hex(), value)
-
-    def clear(self) -> None:
-        self._state.clear()
