@@ -52,7 +52,7 @@ debian:
 
 .PHONY: test
 test: setup debian flink-venv ## All tests, with a coverage report
-	$(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=xml:build/coverage.xml --cov-report=term:skip-covered $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=xml:build/coverage.xml --cov-report=term:skip-covered $(PYTEST_ARGS)
 
 .PHONY: soak
 soak: setup debian flink-venv ## The tests that take too long for every change

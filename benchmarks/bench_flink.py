@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 _ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(_ROOT)]
@@ -27,7 +27,8 @@ sys.path[:0] = [str(_ROOT)]
 from confluent_kafka import Consumer as Reader  # noqa: E402
 from confluent_kafka import Producer, TopicPartition  # noqa: E402
 
-from benchmarks._table import Figure, best_s, json_path, show  # noqa: E402 - run as a script, its folder is the path
+from benchmarks._flink import records_read  # noqa: E402 - run as a script, its folder is the path
+from benchmarks._table import Figure, best_s, json_path, show  # noqa: E402
 from spanlite.contract.codec import decode_batch  # noqa: E402
 from spanlite.contract.columns import Kind  # noqa: E402
 from spanlite.pipeline.fold import fold_batch  # noqa: E402
@@ -100,7 +101,7 @@ def run(flink: Flink, job: Path, vertex: str, records: int, first: Callable[[], 
     first_s = 0.0
     while (state := flink.job_state(job_id)) != "FINISHED":
         assert state not in {"FAILED", "CANCELED"}, flink.rest.exceptions(job_id)
-        samples.append((time.perf_counter() - began, _read(flink.rest.ask("GET", f"/jobs/{job_id}"), vertex)))
+        samples.append((time.perf_counter() - began, records_read(flink.rest.ask("GET", f"/jobs/{job_id}"), vertex)))
         if not first_s and first():
             first_s = time.perf_counter() - began
         time.sleep(0.2)
@@ -112,12 +113,6 @@ def run(flink: Flink, job: Path, vertex: str, records: int, first: Callable[[], 
         "first_result_s": first_s or total_s,
         "total_s": total_s,
     }
-
-
-def _read(job: Any, vertex: str) -> int:
-    """Records that the first operator of this name has read; a source reads none by Flink's count."""
-    fitting = [each for each in job["vertices"] if each["name"].startswith(vertex) and "Source" not in each["name"]]
-    return max((int(each["metrics"]["read-records"]) for each in fitting), default=0)
 
 
 def _has_records(kafka: Kafka, topic: str) -> bool:

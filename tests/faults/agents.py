@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -111,16 +111,18 @@ def content(batch: Batch) -> bytes:
     return encode_batch(replace(batch, emit_ns=0, resource=resource, clock=ClockAnchor()))
 
 
-def without_faults(folder: Path, repeat: int) -> dict[Key, bytes]:
+def played(folder: Path, repeat: int) -> Iterator[Batch]:
     """Batches of a run in one process, with no spool and no broker."""
     recording: Recording = read_recording(RECORDING)
     before, after = recording.unix_ns
-    found: dict[Key, bytes] = {}
     for turn in range(repeat):
         (folder / str(turn)).mkdir(parents=True)
-        played = play(replace(recording, unix_ns=(before + turn, after + turn)), folder / str(turn))
-        found |= {(one.producer, one.sequence): content(one) for one in played.batches}
-    return found
+        yield from play(replace(recording, unix_ns=(before + turn, after + turn)), folder / str(turn)).batches
+
+
+def without_faults(folder: Path, repeat: int) -> dict[Key, bytes]:
+    """What each of them says."""
+    return {(one.producer, one.sequence): content(one) for one in played(folder, repeat)}
 
 
 class Topic:

@@ -6,6 +6,7 @@ Points are parsed with the generated protobuf code, files with pyarrow alone.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -41,6 +42,16 @@ def read_topic(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | N
     return found
 
 
+def ends(bootstrap: str, topic: str) -> list[int]:
+    """How many messages each partition has ever had."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "judge", "enable.auto.commit": False})
+    try:
+        partitions = sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+        return [consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=30)[1] for one in partitions]
+    finally:
+        consumer.close()
+
+
 def newest_points(bootstrap: str, topic: str) -> dict[bytes, MetricPoint]:
     """The last point of each key: what compaction would leave."""
     newest: dict[bytes, MetricPoint] = {}
@@ -63,6 +74,16 @@ def work_of(points: dict[bytes, MetricPoint]) -> dict[Kernel, Work]:
         sum_ns[kernel] += point.sum_ns
         buckets.setdefault(kernel, Counter()).update(dict(zip(point.bucket_index, point.bucket_count, strict=True)))
     return {kernel: Work(count[kernel], sum_ns[kernel], dict(buckets[kernel])) for kernel in count}
+
+
+def verdict_of_work(told: Mapping[Kernel, Work], expected: Mapping[Kernel, Work]) -> dict[str, int]:
+    """Executions that the points lack, count too often, or invent."""
+    counts = [(work.count, told[kernel].count if kernel in told else 0) for kernel, work in expected.items()]
+    return {
+        "lost": sum(max(0, wanted - found) for wanted, found in counts),
+        "duplicated": sum(max(0, found - wanted) for wanted, found in counts),
+        "foreign": sum(work.count for kernel, work in told.items() if kernel not in expected),
+    }
 
 
 def visible(folder: Path) -> list[Path]:

@@ -92,7 +92,7 @@ class Exporter:
     def __init__(self, bootstrap: str, topic: str, log: Path) -> None:
         self._words = [sys.executable, "-m", "spanlite", "exporter", "--bootstrap", bootstrap]
         self._words += ["--topic", topic, "--port"]
-        self._port = free_port()
+        self.port = free_port()
         self._log = log
         self.fallen: list[str] = []
         self.scrapes = 0
@@ -114,7 +114,7 @@ class Exporter:
 
     def start(self) -> None:
         """Starts the process; returns at once."""
-        self._process = Process("exporter", [*self._words, str(self._port)], self._log)
+        self._process = Process("exporter", [*self._words, str(self.port)], self._log)
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -123,7 +123,7 @@ class Exporter:
 
     def scrape(self) -> dict[str, float] | None:
         """Samples of the metrics about GPU work by name and labels; None while it does not serve."""
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
             connection.request("GET", "/metrics")
             answer = connection.getresponse()

@@ -156,7 +156,8 @@ class Kafka:
 
     def _format(self, java: str, class_path: str, settings: Path) -> None:
         """Gives the empty data folder its identity."""
-        identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # The A keeps it from beginning with a hyphen, which the tool would take for an option.
+        identity = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
         done = subprocess.run(
             [
                 *(java, "-XX:TieredStopAtLevel=1", "-cp", class_path, "kafka.tools.StorageTool"),

@@ -155,6 +155,20 @@ def poison(seed: int = 1) -> list[bytes]:
     ]
 
 
+def with_too_many_rows(size: int) -> bytes:
+    """A batch of so many bytes that is as it must be, but for its rows: 73,728, and readers take 65,536."""
+    base = recorded()[0]
+    many = replace(base, columns=base.columns.take(np.tile(np.arange(len(base.columns)), 9)))
+
+    def padded(length: int) -> bytes:
+        return encode_batch(replace(many, resource={**many.resource, "padding": "x" * length}))
+
+    length = size - len(padded(0))
+    value = padded(length - (len(padded(length)) - size))  # what is longer says its length in more bytes
+    assert len(value) == size
+    return value
+
+
 def send(bootstrap: str, topic: str, pairs: Sequence[tuple[bytes, bytes]], *, timeout_s: float = 300) -> None:
     """Puts keys and values into a topic and waits until the broker has them, through an outage too."""
     failed: list[str] = []

@@ -30,6 +30,7 @@ class Connection:
         self._clock = clock
         self._level = level
         self._lock = threading.Lock()
+        self._asking = threading.Lock()
         self._lines: dict[str, tuple[int, int]] = {}
         self._healthy = True
         self._last_error = ""
@@ -67,14 +68,15 @@ class Connection:
 
     def _cause(self, text: str) -> str:
         """Why a certificate is refused; asked for once a minute, as it takes a connection."""
-        now_ns = self._clock.monotonic_ns()
-        if self._asked_ns is None or now_ns - self._asked_ns >= _QUIET_NS:
-            self._asked_ns = now_ns
-            found = why_refused(self._settings, text)
-            self._certificate = f"{found}; " if found else ""
-            if found:
-                self.say(logging.ERROR, "CERTIFICATE", f"{found}: {text}")
-        return self._certificate
+        with self._asking:  # librdkafka tells of one error in several threads: all are told the answer
+            now_ns = self._clock.monotonic_ns()
+            if self._asked_ns is None or now_ns - self._asked_ns >= _QUIET_NS:
+                self._asked_ns = now_ns
+                found = why_refused(self._settings, text)
+                self._certificate = f"{found}; " if found else ""
+                if found:
+                    self.say(logging.ERROR, "CERTIFICATE", f"{found}: {text}")
+            return self._certificate
 
     def works(self) -> None:
         """A broker has answered."""
