@@ -29,6 +29,7 @@ from confluent_kafka import Producer, TopicPartition  # noqa: E402
 
 from benchmarks._flink import records_read  # noqa: E402 - run as a script, its folder is the path
 from benchmarks._table import Figure, best_s, json_path, show  # noqa: E402
+from spanlite.agent.batcher import BATCH_ROWS  # noqa: E402
 from spanlite.contract.codec import decode_batch  # noqa: E402
 from spanlite.contract.columns import Kind  # noqa: E402
 from spanlite.pipeline.fold import fold_batch  # noqa: E402
@@ -57,7 +58,7 @@ def fill(kafka: Kafka) -> Filled:
     """Fills the topic of spans."""
     batches = rows = work = 0
     chunk: list[tuple[bytes, bytes]] = []
-    for message in load.messages(_PRODUCERS, _COPIES):
+    for message in load.messages(_PRODUCERS, _COPIES, rows=BATCH_ROWS):
         kind = message.batch.columns.kind
         batches, rows, work = batches + 1, rows + len(kind), work + int((kind != Kind.RANGE).sum())
         chunk.append((message.key, message.value))
@@ -202,7 +203,7 @@ def _mode(flink: Flink, kafka: Kafka, mode: str, filled: Filled, folder: Path) -
 
 def _control(mode: str) -> dict[str, Figure]:
     """Decode and fold of the same batches without Flink."""
-    values = [message.value for message in load.messages(1, 1)]
+    values = [message.value for message in load.messages(1, 1, rows=BATCH_ROWS)]
     registry = SeriesRegistry()
 
     def once() -> None:
@@ -210,7 +211,7 @@ def _control(mode: str) -> dict[str, Figure]:
             fold_batch(decode_batch(value), 10**10, registry)
 
     seconds = best_s(once)
-    spans = sum(len(batch.columns) for batch in load.recorded())
+    spans = sum(len(batch.columns) for batch in load.recorded(BATCH_ROWS))
     made = {"records_per_s": len(values) / seconds, "first_result_s": 0.0, "total_s": seconds}
     row = _row("control, one core", mode, made, spans / len(values))
     return {**row, "spans_per_core_second": row["spans_per_s"]}

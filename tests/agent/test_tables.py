@@ -71,8 +71,8 @@ def test_reading_again_gives_the_same_batches() -> None:
     """Producer, session, numbers and bodies do not depend on when the file is read."""
     one, two = ([encode_batch(batch) for batch in KernelTable(_SLICE).batches(ManualClock())] for _ in range(2))
     assert one == two
-    assert [decode_batch(value).sequence for value in one] == [0, 1, 2]
-    assert [decode_batch(value).first_row for value in one] == [0, 8192, 16384]
+    assert [decode_batch(value).sequence for value in one] == [0]
+    assert [decode_batch(value).first_row for value in one] == [0]
 
 
 def test_a_batch_says_what_the_file_says(tmp_path: Path) -> None:

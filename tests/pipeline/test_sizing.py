@@ -56,7 +56,7 @@ ROUND = {
         }.get(name, figure.value)
     ]
 }
-HUNDRED = Request(gpus=100, kernels_per_second=20_000, rate_spread=0.0)
+HUNDRED = Request(gpus=100, kernels_per_second=20_000, rate_spread=0.0, batch_spans=8192)
 
 
 def values(request: Request, figures: dict[str, Figure] = ROUND) -> dict[str, float]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from confluent_kafka import Producer
 
+from spanlite.agent.columns import compact
 from spanlite.cli.embedded import Embedded, open_source
 from spanlite.contract.batch import Batch
 from spanlite.contract.codec import encode_batch
@@ -22,6 +23,8 @@ from spanlite.pipeline.windows import WindowPolicy
 
 RECORDING = Path(__file__).parents[1] / "data/h200/serve-cupti130500.bin.xz"
 RANGE_BIT = 1 << 63
+TEST_ROWS = 8192
+"""Rows of a batch here: a quarter of an agent's, so that a load has more of them."""
 
 Span = tuple[int, int, int, int]
 """Session, number within it, start, duration: one row of the archive."""
@@ -47,33 +50,41 @@ class Work:
     buckets: Mapping[int, int]
 
 
-@lru_cache(maxsize=1)
-def recorded() -> tuple[Batch, ...]:
-    """The batches that an agent makes of the recorded serving run."""
+@lru_cache(maxsize=4)
+def recorded(rows: int = TEST_ROWS) -> tuple[Batch, ...]:
+    """The batches that an agent makes of the recorded serving run, cut to at most so many rows."""
     batches: list[Batch] = []
     with Embedded(Outputs(batch=batches.append), policy=WindowPolicy(lateness_ns=None)) as embedded:
         embedded.play(open_source(RECORDING))
-    return tuple(batches)
+    parts = [
+        replace(batch, first_row=batch.first_row + at, columns=compact(batch.columns.take(slice(at, at + rows))))
+        for batch in batches
+        for at in range(0, len(batch.columns), rows)
+    ]
+    return tuple(replace(part, sequence=sequence) for sequence, part in enumerate(parts))
 
 
-def messages(producers: int, copies: int, *, first_producer: int = 0, shift_ns: int = 0) -> Iterator[Message]:
+def messages(
+    producers: int, copies: int, *, first_producer: int = 0, shift_ns: int = 0, rows: int = TEST_ROWS
+) -> Iterator[Message]:
     """The run `copies` times one after the other, by each of `producers` processes with a GPU of its own.
 
     Args:
         shift_ns: added to all times.
+        rows: most rows of a batch.
     """
-    base = recorded()
+    base = recorded(rows)
     length_ns = max(int(b.end_ns.max()) for b in base) - min(int(b.columns.start_ns.min()) for b in base) + 10**6
     for copy in range(copies):
         for batch in base:
-            later = _repeated(batch, copy, copy * length_ns + shift_ns)
+            later = _repeated(batch, base, copy, copy * length_ns + shift_ns)
             for producer in range(first_producer, first_producer + producers):
                 yield _message(later, producer)
 
 
-def _repeated(batch: Batch, copy: int, shift_ns: int) -> Batch:
+def _repeated(batch: Batch, base: Sequence[Batch], copy: int, shift_ns: int) -> Batch:
     """The batch as a later repetition of the run has it: later, and its rows, ranges and sequence numbered on."""
-    base, columns = recorded(), batch.columns
+    columns = batch.columns
     rows = max(b.first_row + len(b.columns) for b in base)
     ranges = 1 + max(int(b.columns.range_number.max(initial=0)) for b in base)
     moved = replace(

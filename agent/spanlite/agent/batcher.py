@@ -10,7 +10,8 @@ from spanlite.contract.batch import Batch, ClockAnchor, Gpu
 from spanlite.contract.columns import SpanColumns
 from spanlite.runtime.clock import Clock
 
-BATCH_ROWS = 8192
+BATCH_ROWS = 32_768
+"""A batch costs its readers about as much as 10,000 spans, however many it has; this many take 100 KB on the wire."""
 
 
 @dataclass(slots=True)

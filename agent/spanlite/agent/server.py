@@ -55,6 +55,7 @@ class AgentServer:
         self._clock = clock
         self._counts = counts
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._working = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._peers: set[socket.socket] = set()
         self._accepting: threading.Thread | None = None
@@ -140,12 +141,24 @@ class AgentServer:
                 self._send(process.finish())
 
     def _send(self, batches: Iterator[Batch]) -> None:
-        for batch in batches:
-            value = encode_batch(batch)
-            columns = batch.columns
-            key = f"{batch.resource.get('host.name', '')}/{','.join(gpu.uuid for gpu in batch.gpus)}".encode()
-            timestamp_ms = int(batch.end_ns.max()) // 1_000_000 if len(columns) else 0
-            self._outlet.put(Item(self._topic, key, value, timestamp_ms, len(columns)))
+        """Passes on a frame's batches.
+
+        One frame is worked off at a time: peers that share the interpreter only slow each
+        other down, and hold their tables in memory meanwhile.
+        """
+        items: list[Item] = []
+        try:
+            with self._working:
+                items.extend(self._item(batch) for batch in batches)
+        finally:  # what came of a frame before its fault
+            for item in items:
+                self._outlet.put(item)
+
+    def _item(self, batch: Batch) -> Item:
+        columns = batch.columns
+        key = f"{batch.resource.get('host.name', '')}/{','.join(gpu.uuid for gpu in batch.gpus)}".encode()
+        timestamp_ms = int(batch.end_ns.max()) // 1_000_000 if len(columns) else 0
+        return Item(self._topic, key, encode_batch(batch), timestamp_ms, len(columns))
 
 
 @contextmanager

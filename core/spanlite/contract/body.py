@@ -26,6 +26,8 @@ from spanlite.v1 import batch_pb2
 if TYPE_CHECKING:
     from spanlite.contract.codec import Limits
 
+_KERNEL, _MEMCPY, _MEMSET, _RANGE = (int(kind) for kind in Kind)
+"""As plain numbers: a comparison with an enum's member widens the column first."""
 _COLUMN_FIELDS = 1024
 """Most fields of a body beside its texts; 17 are known now."""
 
@@ -50,7 +52,7 @@ def encode_body(columns: SpanColumns, first_start_ns: int) -> bytes:
         parent=column_message(pack_zigzag(_steps(columns.parent + 1))),
         correlation=column_message(pack_zigzag(_steps(columns.correlation))),
         bytes=column_message(pack(columns.bytes[_moves_bytes(kind)])),
-        range_number=column_message(pack(columns.range_number[kind == Kind.RANGE])),
+        range_number=column_message(pack(columns.range_number[kind == _RANGE])),
     )
     if len(columns) and not (columns.weight == 1).all():
         message.weight.CopyFrom(column_message(pack(columns.weight)))
@@ -74,7 +76,7 @@ def decode_body(body: bytes, rows: int, first_start_ns: int, *, limits: Limits, 
     duration = plain(message.duration, rows, "duration")
     if rows and duration.min() < 0:
         raise BatchError("value", "a duration is negative")
-    is_range = kind == Kind.RANGE
+    is_range = kind == _RANGE
     gap = unpack_zigzag(planes_of(message.gap), rows, "gap")
     return make_columns(
         _starts(gap, np.where(is_range, 0, duration) if is_range.any() else duration, first_start_ns),
@@ -96,7 +98,7 @@ def decode_body(body: bytes, rows: int, first_start_ns: int, *, limits: Limits, 
 
 def _kinds(column: batch_pb2.Column, rows: int) -> UInt8:
     kind = plain(column, rows, "kind")
-    if rows and not (kind.min() >= Kind.KERNEL and kind.max() <= Kind.RANGE):
+    if rows and not (kind.min() >= _KERNEL and kind.max() <= _RANGE):
         raise BatchError("value", f"kinds {int(kind.min())} to {int(kind.max())}; known are 1 to 4")
     return kind.astype(np.uint8)
 
@@ -119,7 +121,7 @@ def _sums(column: batch_pb2.Column, rows: int, name: str, first: int) -> Int64:
 
 
 def _gaps(columns: SpanColumns, first_start_ns: int) -> Int64:
-    advance = np.where(columns.kind == Kind.RANGE, 0, columns.duration_ns)
+    advance = np.where(columns.kind == _RANGE, 0, columns.duration_ns)
     gaps = columns.start_ns.copy()
     gaps[1:] -= columns.start_ns[:-1] + advance[:-1]
     gaps[:1] -= first_start_ns
@@ -139,7 +141,7 @@ def _steps(values: Int64) -> Int64:
 
 
 def _moves_bytes(kind: NDArray[np.generic]) -> NDArray[np.bool_]:
-    return np.asarray((kind == Kind.MEMCPY) | (kind == Kind.MEMSET))
+    return np.asarray((kind == _MEMCPY) | (kind == _MEMSET))
 
 
 def _index(column: batch_pb2.Column, rows: int, name: str, size: int) -> Int32:

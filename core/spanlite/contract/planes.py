@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,6 +72,22 @@ def unpack(planes: Planes, rows: int, column: str) -> Int64:
     raw = _join(planes, rows, column).astype(np.uint64)
     raw += np.uint64(planes.base & 0xFFFFFFFFFFFFFFFF)
     return raw.view(np.int64)
+
+
+def unpack_together(columns: Sequence[tuple[str, Planes]], rows: int) -> Int64:
+    """Values of columns of one width that were packed by `pack`, by name, shape (len(columns), rows).
+
+    Raises:
+        BatchError: as `unpack`.
+    """
+    for name, planes in columns:
+        _check(planes, rows, name)
+    width = columns[0][1].width
+    split = np.frombuffer(b"".join(planes.data for _, planes in columns), dtype=np.uint8)
+    joined = np.ascontiguousarray(split.reshape(len(columns), width, rows).transpose(0, 2, 1))
+    whole = joined.view(f"<u{width}").reshape(len(columns), rows).astype(np.uint64)
+    whole += np.array([planes.base & 0xFFFFFFFFFFFFFFFF for _, planes in columns], dtype=np.uint64)[:, None]
+    return whole.view(np.int64)
 
 
 def unpack_index(planes: Planes, rows: int, column: str, size: int) -> NDArray[np.int32]:

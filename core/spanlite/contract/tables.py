@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from spanlite.contract.columns import CONFIG, NODE, PLACE, TRACE, Int64, Table
 from spanlite.contract.errors import BatchError
-from spanlite.contract.planes import Planes, pack, unpack
+from spanlite.contract.planes import Planes, pack, unpack, unpack_together
 from spanlite.v1 import batch_pb2
 
 if TYPE_CHECKING:
     from spanlite.contract.codec import Limits
 
-_RANGES = {np.dtype(name): (int(np.iinfo(name).min), int(np.iinfo(name).max)) for name in ("<i4", "<u4")}
-"""Least and greatest value of the narrow fields of tables."""
+
+class _Field(NamedTuple):
+    """A column of a table, and the least and greatest value that it holds; 8-byte columns hold any by its bits."""
+
+    name: str
+    wide: bool
+    least: int
+    most: int
+
+    def put(self, table: Table, values: Int64 | int, lowest: int, highest: int, kind: str) -> None:
+        """Fills the column, or raises BatchError value."""
+        if self.wide:
+            table[self.name].view(np.int64)[:] = values
+            return
+        if len(table) and not (lowest >= self.least and highest <= self.most):
+            raise BatchError("value", f"{kind}.{self.name} holds a value beyond {self.least} to {self.most}")
+        table[self.name] = values if len(table) else 0
+
+
+class _Layout(NamedTuple):
+    """A kind of table."""
+
+    name: str
+    dtype: np.dtype[np.void]
+    fields: tuple[_Field, ...]
+
+
+def _layout(name: str, dtype: np.dtype[np.void]) -> _Layout:
+    fields = ((column, np.iinfo(kind)) for column, (kind, *_) in (dtype.fields or {}).items())
+    return _Layout(name, dtype, tuple(_Field(column, i.bits == 64, int(i.min), int(i.max)) for column, i in fields))
+
+
+_CONFIGS, _PLACES, _NODES = _layout("configs", CONFIG), _layout("places", PLACE), _layout("nodes", NODE)
 
 _Tables = tuple[tuple[str, ...], Table, Table, Table, Table]
 _TableMessage = batch_pb2.Configs | batch_pb2.Places | batch_pb2.Nodes
@@ -68,13 +99,13 @@ def decode_tables(message: batch_pb2.SpanColumns, limits: Limits) -> _Tables:
     _check_table_rows("strings", len(message.strings), limits)
     strings = tuple(message.strings)
     _check_strings(strings, limits)
-    configs = _decode_table(message.configs, CONFIG, limits)
+    configs = _decode_table(message.configs, _CONFIGS, limits)
     for name in ("kernel", "name"):
         used = configs[name]
         if len(used) and not (used.min() >= 0 and used.max() < len(strings)):
             raise BatchError("index", f"configs.{name} points at text {int(used.max())} of {len(strings)}")
-    places = _decode_table(message.places, PLACE, limits)
-    nodes = _decode_table(message.nodes, NODE, limits)
+    places = _decode_table(message.places, _PLACES, limits)
+    nodes = _decode_table(message.nodes, _NODES, limits)
     return strings, configs, places, nodes, _decode_traces(message.traces, limits)
 
 
@@ -94,26 +125,24 @@ def _check_table_rows(name: str, rows: int, limits: Limits) -> None:
         raise BatchError("table_rows", f"{name} declares {rows} rows, the limit is {limits.table_rows}")
 
 
-def _decode_table(message: _TableMessage, dtype: np.dtype[np.void], limits: Limits) -> Table:
-    kind = message.DESCRIPTOR.name.lower()
+def _decode_table(message: _TableMessage, layout: _Layout, limits: Limits) -> Table:
+    """A table. Its columns of equal width are unpacked together: most tables have many columns of few rows."""
     rows = message.rows
-    _check_table_rows(kind, rows, limits)
-    table = np.empty(rows, dtype=dtype)
-    for name, (field, *_) in (dtype.fields or {}).items():
-        column = getattr(message, name)
-        values: Int64 | int
-        if column.width == 0 and not column.planes:  # most fields of most tables are one value
-            values = lowest = highest = column.base
+    _check_table_rows(layout.name, rows, limits)
+    table = np.empty(rows, dtype=layout.dtype)
+    packed: dict[int, list[tuple[_Field, Planes]]] = {}
+    for field in layout.fields:
+        column = getattr(message, field.name)
+        if column.width == 0 and not column.planes:  # most columns of most tables are one value
+            field.put(table, column.base, column.base, column.base, layout.name)
         else:
-            values = plain(column, rows, name)
-            lowest, highest = (values.min(), values.max()) if rows else (0, 0)
-        if field.itemsize == 8:
-            table[name].view(np.int64)[:] = values
-            continue
-        least, most = _RANGES[field]
-        if rows and not (lowest >= least and highest <= most):
-            raise BatchError("value", f"{kind}.{name} holds a value beyond {field}")
-        table[name] = values if rows else 0
+            packed.setdefault(column.width, []).append((field, planes_of(column)))
+    for columns in packed.values():
+        values = unpack_together([(field.name, planes) for field, planes in columns], rows)
+        lowest = values.min(axis=1, initial=0).tolist()
+        highest = values.max(axis=1, initial=0).tolist()
+        for at, (field, _) in enumerate(columns):
+            field.put(table, values[at], lowest[at], highest[at], layout.name)
     return table
 
 

@@ -2,31 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spanlite.contract.batch import Batch
-from spanlite.contract.columns import Int32, Int64, Kind, SpanColumns, UInt64
+from spanlite.contract.columns import Int32, Int64, Kind, SpanColumns, UInt8, UInt64
 from spanlite.contract.histogram import bucket_index
 from spanlite.contract.ids import mix64
 from spanlite.pipeline.partial import Partial, empty_partial
 from spanlite.pipeline.series import SeriesRegistry
 
+_Number = TypeVar("_Number", bound=np.generic)
+_RANGE = int(Kind.RANGE)
 _DENSE_LIMIT = 8
 """Buckets are counted in a dense table while it is at most this many times larger than the batch."""
+
+
+class _Work(NamedTuple):
+    """The columns of a batch's GPU work that are folded; `rows` are their places in the batch, None for all.
+
+    `weight` is None where every span stands for itself, `bytes` where nothing was moved.
+    """
+
+    rows: Int64 | None
+    start_ns: Int64
+    duration_ns: Int64
+    kind: UInt8
+    config: Int32
+    stage: Int32
+    gpu: Int64
+    weight: Int64 | None
+    bytes: Int64 | None
 
 
 class _Groups(NamedTuple):
     """Rows of a batch grouped by (window, kind, config, stage, gpu).
 
-    `code` numbers the group of each row; `order` sorts rows by it; `first` is each group's first place in that order.
+    `code` numbers the group of each row; `order` sorts rows by it; `first` is each group's first place in that order,
+    `spans` the number of its rows.
     """
 
     code: Int64
     order: Int64
     first: Int64
+    spans: Int64
     window: Int64
     kind: Int32
     config: Int32
@@ -46,46 +67,67 @@ def fold_batch(batch: Batch, width_ns: int, registry: SeriesRegistry) -> Partial
         registry: numbers the series; partials of one registry can be merged.
     """
     columns = batch.columns
-    rows: Int64 | None = None
-    if (columns.kind == Kind.RANGE).any():
-        rows = np.flatnonzero(columns.kind != Kind.RANGE)
-        columns = columns.take(rows)
-    if len(columns) == 0:
+    work = _work(columns)
+    if len(work.start_ns) == 0:
         return empty_partial()
-    groups = _group(columns, width_ns, len(batch.gpus) + 1)
-    order, first = groups.order, groups.first
-    duration = columns.duration_ns[order]
-    weight = None if (columns.weight == 1).all() else columns.weight.astype(np.int64)
-    spans = np.diff(first, append=len(order))
+    groups = _group(work, width_ns, len(columns.configs), len(batch.gpus) + 1)
+    order, first, weight = groups.order, groups.first, work.weight
+    duration = work.duration_ns[order]
     longest_ns = np.maximum.reduceat(duration, first)
-    longest, exemplar_span = _longest_rows(batch, columns, rows, groups, duration == np.repeat(longest_ns, spans))
+    longest, exemplar_span = _longest_rows(batch, work, groups, duration == np.repeat(longest_ns, groups.spans))
     sum_ns = np.add.reduceat(duration if weight is None else duration * weight[order], first)
-    moved = columns.bytes if weight is None else columns.bytes * weight
     return Partial(
         window=groups.window,
         series=np.array(registry.resolve(batch, groups.kind, groups.config, groups.stage, groups.gpu), dtype=np.int32),
-        count=spans if weight is None else np.add.reduceat(weight[order], first),
-        spans=spans,
+        count=groups.spans if weight is None else np.add.reduceat(weight[order], first),
+        spans=groups.spans,
         sum_ns=sum_ns,
         min_ns=np.minimum.reduceat(duration, first),
         max_ns=longest_ns,
         warp_ns=sum_ns * columns.configs["active_warps"].astype(np.int64)[groups.config],
-        bytes=np.add.reduceat(moved[order], first),
-        exemplar_trace=_trace_ids(columns, longest),
+        bytes=_moved(work, groups),
+        exemplar_trace=_trace_ids(columns, longest if work.rows is None else work.rows[longest]),
         exemplar_span=exemplar_span,
-        exemplar_start_ns=columns.start_ns[longest],
-        **_buckets(columns.duration_ns, groups.code, len(first), weight),
+        exemplar_start_ns=work.start_ns[longest],
+        **_buckets(work.duration_ns, groups.code, len(first), weight),
     )
 
 
-def _group(columns: SpanColumns, width_ns: int, gpus: int) -> _Groups:
-    windows, window = _windows(columns.start_ns // width_ns)
-    stages = np.flatnonzero(np.bincount(columns.stage))
+def _work(columns: SpanColumns) -> _Work:
+    is_range = columns.kind == _RANGE
+    rows = np.flatnonzero(~is_range) if is_range.any() else None
+
+    def of_work(column: NDArray[_Number]) -> NDArray[_Number]:
+        return column if rows is None else column[rows]
+
+    weight, moved = of_work(columns.weight), of_work(columns.bytes)
+    return _Work(
+        rows=rows,
+        start_ns=of_work(columns.start_ns),
+        duration_ns=of_work(columns.duration_ns),
+        kind=of_work(columns.kind),
+        config=of_work(columns.config),
+        stage=of_work(columns.stage),
+        gpu=columns.places["gpu"].astype(np.int64)[of_work(columns.place)],
+        weight=None if (weight == 1).all() else weight.astype(np.int64),
+        bytes=moved if moved.any() else None,
+    )
+
+
+def _moved(work: _Work, groups: _Groups) -> Int64:
+    if work.bytes is None:
+        return np.zeros(len(groups.first), dtype=np.int64)
+    moved = work.bytes if work.weight is None else work.bytes * work.weight
+    return np.add.reduceat(moved[groups.order], groups.first)
+
+
+def _group(work: _Work, width_ns: int, configs: int, gpus: int) -> _Groups:
+    windows, window = _windows(work.start_ns // width_ns)
+    stages = np.flatnonzero(np.bincount(work.stage))
     stage = np.zeros(int(stages[-1]) + 1, dtype=np.int64)
     stage[stages] = np.arange(len(stages))
-    gpu = columns.places["gpu"].astype(np.int64)[columns.place]
-    shape = (len(windows), int(Kind.RANGE), len(columns.configs), len(stages), gpus)
-    inner: list[NDArray[np.integer[Any]]] = [columns.kind, columns.config, stage[columns.stage], gpu]
+    shape = (len(windows), _RANGE, configs, len(stages), gpus)
+    inner: list[NDArray[np.integer[Any]]] = [work.kind, work.config, stage[work.stage], work.gpu]
     code = window
     for size, part in zip(shape[1:], inner, strict=True):
         code = np.asarray(code * size + part, dtype=np.int64)
@@ -97,6 +139,7 @@ def _group(columns: SpanColumns, width_ns: int, gpus: int) -> _Groups:
         code,
         order,
         np.cumsum(counts) - counts,
+        counts,
         windows[parts[0]],
         parts[1].astype(np.int32),
         parts[2].astype(np.int32),
@@ -125,17 +168,17 @@ def _renumber(code: Int64, size: int) -> tuple[Int64, Int64]:
     return present, place[code]
 
 
-def _longest_rows(
-    batch: Batch, columns: SpanColumns, rows: Int64 | None, groups: _Groups, longest: NDArray[np.bool_]
-) -> tuple[Int64, UInt64]:
+def _longest_rows(batch: Batch, work: _Work, groups: _Groups, longest: NDArray[np.bool_]) -> tuple[Int64, UInt64]:
     """Row and span id of each group's longest span; equals are told apart by start, then id, as `merge` does."""
     candidate = groups.order[np.flatnonzero(longest)]
-    number = (candidate if rows is None else rows[candidate]).astype(np.uint64) + np.uint64(batch.first_row)
+    number = (candidate if work.rows is None else work.rows[candidate]).astype(np.uint64) + np.uint64(batch.first_row)
     span = mix64(number ^ np.uint64(batch.session))
     code = groups.code[candidate]
-    order = np.lexsort((span, columns.start_ns[candidate], code))
-    first = np.flatnonzero(np.diff(code[order], prepend=-1))
-    chosen = order[first]
+    order = np.lexsort((span, work.start_ns[candidate], code))
+    code = code[order]
+    fresh = np.ones(len(code), dtype=bool)
+    fresh[1:] = code[1:] != code[:-1]
+    chosen = order[fresh]
     return candidate[chosen], span[chosen]
 
 

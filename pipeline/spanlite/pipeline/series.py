@@ -40,9 +40,10 @@ class SeriesRegistry:
         kernels, names = configs["kernel"].tolist(), configs["name"].tolist()
         uuids = ["", *(each.uuid for each in batch.gpus)]
         owner = _owner(batch)
+        labels = {s: stage_label(strings[s]) for s in set(stage.tolist())}
         ids: list[int] = []
         for k, c, s, g in zip(kind.tolist(), config.tolist(), stage.tolist(), gpu.tolist(), strict=True):
-            launch, stage_text = raw[c * size + _NAMES_BYTES : (c + 1) * size], stage_label(strings[s])
+            launch, stage_text = raw[c * size + _NAMES_BYTES : (c + 1) * size], labels[s]
             entry = (strings[names[c]], launch, k, stage_text, uuids[g], owner)
             number = self._by_entry.get(entry)
             if number is None:

@@ -12,6 +12,7 @@ from spanlite.contract.columns import Kind
 from spanlite.pipeline.partial import Partial, empty_partial, merge, select
 
 SECOND_NS = 1_000_000_000
+_RANGE = int(Kind.RANGE)
 _MERGE_AFTER = 16
 """Pending partials are merged when there are this many: often enough to bound memory and state, seldom enough to be
 free."""
@@ -103,7 +104,7 @@ def newest_start_ns(batch: Batch) -> int | None:
     columns = batch.columns
     if not len(columns):
         return None
-    work = columns.kind != Kind.RANGE
+    work = columns.kind != _RANGE
     if work.all():
         return int(columns.start_ns.max())
     return int(columns.start_ns[work].max()) if np.any(work) else None
