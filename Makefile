@@ -82,6 +82,14 @@ $(FIGURES): build/bench/%.json: benchmarks/%.py setup
 	@mkdir -p $(@D)
 	SPANLITE_RECORDINGS="$${SPANLITE_RECORDINGS:-tests/data}" $(BIN)/python $< --json $@
 
+# Not part of `make bench`: the first build takes minutes, and needs Go.
+.PHONY: bench-otel
+bench-otel: setup ## OpenTelemetry Collector's span_metrics beside ours, on the same spans; needs Go
+	@command -v go >/dev/null || { echo "the collector is built with Go 1.26 or newer; install it" >&2; exit 1; }
+	cd benchmarks/otel_collector && go build -trimpath -o $(abspath build/otel-collector)/otel-collector .
+	@mkdir -p build/bench
+	$(BIN)/python benchmarks/otel_collector/bench.py --json build/bench/otel_collector.json
+
 .PHONY: proto
 proto: setup ## Regenerate proto/spanlite/v1/*_pb2.py and .pyi from the .proto files
 	$(BIN)/python -m grpc_tools.protoc --proto_path=proto --python_out=proto --pyi_out=proto $(PROTOS)

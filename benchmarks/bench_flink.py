@@ -2,11 +2,13 @@
 
     python benchmarks/bench_flink.py [--json FILE]
 
-Fills a topic of 4 partitions with a recorded serving run, again and again, by 16 processes with a GPU each (20 M spans;
-it needs `make flink-venv`). Each job reads it from the beginning with two subtasks in one TaskManager and ends at
-its end. `spans_per_s` is the slope between a tenth and nine tenths of the batches, `first_result_s` the time from
+Fills a topic of 4 partitions with a recorded serving run, again and again, by 16 processes with a GPU each (47 M spans;
+it needs `make flink-venv`). Each job reads it from the beginning with two subtasks and ends at its end: in thread mode
+in two TaskManagers of one slot, since all Python in a process shares one interpreter lock, in process mode in one of
+two slots. `spans_per_s` is the slope between a tenth and nine tenths of the batches, `first_result_s` the time from
 submission, JVM and Python starting included, to the first point or file. `peer` is a job that reads one span a record
-and does no more than count it by kernel and bucket. `control` is decoding and folding alone, in this process and on one
+and does no more than count it by kernel and bucket; `minimal` reads the same spans as bare columns and does no more
+than that (_minimal_job.py). `control` is decoding and folding alone, in this process and on one
 core, just before: what the machine could do at that moment. Every result is checked: no figure comes of a run that lost
 a span.
 """
@@ -24,6 +26,7 @@ from typing import NamedTuple
 _ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(_ROOT)]
 
+import zstandard  # noqa: E402
 from confluent_kafka import Consumer as Reader  # noqa: E402
 from confluent_kafka import Producer, TopicPartition  # noqa: E402
 
@@ -41,17 +44,18 @@ from tests.stack.flink import Flink  # noqa: E402
 from tests.stack.kafka import Kafka  # noqa: E402
 
 _JOBS = _ROOT / "pipeline/spanlite/pipeline/jobs"
-_PRODUCERS, _COPIES = 16, 20
+_PRODUCERS, _COPIES = 16, 48
 _PEER_SPANS = 500_000
 _CORES = 2
 
 
 class Filled(NamedTuple):
-    """Batches in the topic, their rows, and the rows that are GPU work."""
+    """Batches in the topic, their rows, the rows that are GPU work; values of bare columns."""
 
     batches: int
     rows: int
     work: int
+    minimal: int = 0
 
 
 def fill(kafka: Kafka) -> Filled:
@@ -67,6 +71,19 @@ def fill(kafka: Kafka) -> Filled:
             chunk = []
     load.send(kafka.bootstrap, "spanlite.spans", chunk)
     return Filled(batches, rows, work)
+
+
+def fill_minimal(kafka: Kafka) -> int:
+    """As many spans as `fill` sends, as bare columns of 8,192; how many values."""
+    compressor = zstandard.ZstdCompressor(level=3)
+    values = [
+        compressor.compress(batch.columns.duration_ns.tobytes() + batch.columns.config.astype("<u2").tobytes())
+        for batch in load.recorded(8192)
+    ]
+    pairs = [(b"%d" % number, value) for number in range(_PRODUCERS) for value in values]
+    for _ in range(_COPIES):
+        load.send(kafka.bootstrap, "minimal.spans", pairs)
+    return _COPIES * len(pairs)
 
 
 def fill_peer(kafka: Kafka) -> None:
@@ -133,16 +150,22 @@ def main(path: Path | None) -> None:
         with Kafka(folder / "kafka") as kafka:
             spanlite("topics", "create", "--bootstrap", kafka.bootstrap)
             spanlite("topics", "create", "--bootstrap", kafka.bootstrap, "--prefix", "peer")
+            spanlite("topics", "create", "--bootstrap", kafka.bootstrap, "--prefix", "minimal")
             filled = fill(kafka)
             print(f"{filled.batches:,} batches, {filled.rows:,} spans", file=sys.stderr)
+            filled = filled._replace(minimal=fill_minimal(kafka))
             fill_peer(kafka)
             for mode in ("thread", "process"):
+                slots, taskmanagers = (1, 2) if mode == "thread" else (2, 1)
                 settings = {
                     "metrics.fetcher.update-interval": "200",
                     "execution.checkpointing.interval": "10 s",
-                    "taskmanager.memory.process.size": "3g",
+                    "taskmanager.memory.process.size": "2g" if mode == "thread" else "3g",
                 }
-                with Flink(folder / mode, venv=VENV, slots=2, mode=mode, settings=settings) as flink:
+                cluster = Flink(
+                    folder / mode, venv=VENV, mode=mode, settings=settings, slots=slots, taskmanagers=taskmanagers
+                )
+                with cluster as flink:
                     rows += _mode(flink, kafka, mode, filled, folder)
                     show("so far", rows)
     title = "Jobs on Flink: 2 subtasks, broker and Flink on the same 2 cores"
@@ -162,7 +185,7 @@ def _figures(rows: list[dict[str, Figure]]) -> dict[str, Figure]:
 
 
 def _mode(flink: Flink, kafka: Kafka, mode: str, filled: Filled, folder: Path) -> list[dict[str, Figure]]:
-    batches, all_rows, work = filled
+    batches, all_rows, work, minimal = filled
     rows = [_control(mode)]
     common = ("--bootstrap", kafka.bootstrap, "--bounded")
     points = f"points-{mode}"
@@ -189,6 +212,15 @@ def _mode(flink: Flink, kafka: Kafka, mode: str, filled: Filled, folder: Path) -
     )
     assert archived_rows(archive) == all_rows, f"{archived_rows(archive)} of {all_rows} rows are archived"
     rows.append(_row("archive", mode, made, all_rows / batches))
+    made = run(
+        flink,
+        _ROOT / "benchmarks/_minimal_job.py",
+        "fold",
+        minimal,
+        lambda: False,
+        *(kafka.bootstrap, "minimal.spans", f"bench-{mode}-minimal"),
+    )
+    rows.append(_row("minimal", mode, made, all_rows / minimal))
     made = run(
         flink,
         _ROOT / "benchmarks/_peer_job.py",

@@ -13,6 +13,7 @@ import pytest
 from spanlite.agent import feeder
 from spanlite.agent.feeder import feed, hello
 from spanlite.agent.frames import (
+    DONE,
     Clock,
     Frame,
     Header,
@@ -37,10 +38,11 @@ def recording() -> Recording:
 class _Listener:
     """Reads one connection to its end as frames; hangs up early if told to."""
 
-    def __init__(self, path: Path, most: int = 1 << 40) -> None:
+    def __init__(self, path: Path, most: int = 1 << 40, *, answers: bool = True) -> None:
         self.path = path
         self.frames: list[tuple[Header, bytes]] = []
         self._most = most
+        self._answers = answers
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.bind(str(path))
         self._socket.listen()
@@ -52,6 +54,8 @@ class _Listener:
             while len(self.frames) < self._most and (head := stream.read(16)):
                 header = unpack_header(head)
                 self.frames.append((header, stream.read(header.length)))
+            if self._answers:
+                peer.sendall(DONE)
 
     def join(self) -> None:
         self._thread.join()
@@ -151,6 +155,14 @@ def test_an_agent_that_hangs_up_is_an_error(recording: Recording, tmp_path: Path
     with pytest.raises(OSError, match=r"Broken pipe|reset"):
         feed(recording, early.path, clock=ManualClock())
     early.join()
+
+
+def test_an_agent_that_dies_at_the_end_is_an_error(recording: Recording, tmp_path: Path) -> None:
+    """It has read everything, but what became of that nobody knows."""
+    dying = _Listener(tmp_path / "a.sock", answers=False)
+    with pytest.raises(OSError, match="before it had taken everything"):
+        feed(recording, dying.path, clock=ManualClock())
+    dying.join()
 
 
 def test_no_agent_is_an_error(recording: Recording, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from spanlite.agent.counts import AgentCounts
-from spanlite.agent.frames import MOST_BYTES, Frame, pack_frame, pack_names, pack_text
+from spanlite.agent.frames import DONE, MOST_BYTES, Frame, pack_frame, pack_names, pack_text
 from spanlite.agent.server import SPANS_TOPIC, AgentServer
 from spanlite.contract import catalogue
 from spanlite.contract.batch import Batch
@@ -343,3 +343,13 @@ def test_threads_of_peers_that_left_are_not_kept(agent: _Agent) -> None:
             if thread.name == "spanlite-peer":
                 thread.join()
     assert len(agent.server._threads) == 1
+
+
+@pytest.mark.parametrize(("last", "answer"), [(pack_frame(Frame.BYE, b"", 2), DONE), (b"", b""), (b"\0" * 16, b"")])
+def test_only_a_goodbye_is_answered(agent: _Agent, last: bytes, answer: bytes) -> None:
+    """Who says that nothing more comes learns that all was worked off; who broke off or broke the rules does not."""
+    with agent.connect() as peer:
+        peer.sendall(_HELLO + _buffer(7, 1) + last)
+        peer.shutdown(socket.SHUT_WR)
+        assert peer.recv(8) == answer
+        assert len(agent.producer.sent) == 1

@@ -73,6 +73,8 @@ def test_a_later_version_goes_on_from_a_savepoint(flink: Flink, kafka: Kafka, tm
     first = cluster.submit("metrics")
     cluster.await_points(1)
     savepoint = flink.stop(first)
+    with pytest.raises(AssertionError, match="--allow-non-restored"):  # state is of other types there
+        cluster.submit("metrics", "--mode", "process", "--resume", str(savepoint))
     load.send(kafka.bootstrap, cluster.topic("spans"), pairs(sent[half:]))
     second = flink.submit(UPGRADED, *cluster.job_arguments(), savepoint=savepoint)
     work = load.expected_work(sent)

@@ -32,7 +32,7 @@ def read_topic(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | N
             consumer.assign([TopicPartition(topic, partition, low)])
             at = low
             while at < high:
-                for message in consumer.consume(1000, 10):
+                for message in consumer.consume(1000, 0.2):
                     assert message.error() is None, message.error()
                     found.append((message.key(), message.value()))
                     at = (message.offset() or 0) + 1

@@ -87,7 +87,8 @@ class Flink:
             lay_out(self.folder, self._venv, {**keys, **self._settings})
             if self._ha:
                 lay_out(self.folder, self._venv, {**keys, **self._remembered(), **self._settings})
-            self._java = FlinkJava(self.folder, self._venv)
+            options = self._settings.get("env.java.opts.taskmanager", "")
+            self._java = FlinkJava(self.folder, self._venv, taskmanager=options)
             self.start_jobmanager()
             for process in [self._launch_taskmanager() for _ in range(self._count)]:
                 self._await_registered(process)

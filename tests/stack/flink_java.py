@@ -25,20 +25,25 @@ _BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 class FlinkJava:
-    """Command lines of one laid out folder; settings of config.yaml count as they were at `__init__`."""
+    """Command lines of one laid out folder; settings of config.yaml count as they were at `__init__`.
 
-    def __init__(self, folder: Path, venv: Path) -> None:
+    `taskmanager` are options of the TaskManagers' JVM, as Flink's scripts take them from env.java.opts.taskmanager.
+    """
+
+    def __init__(self, folder: Path, venv: Path, *, taskmanager: str = "") -> None:
         self._java = require_program("flink", "java", "openjdk-17-jre-headless")
         self._package = pyflink(venv)
         self._conf, self._lib = folder / "conf", folder / "lib"
         self._opened = shlex.split(opened_modules(self._package))
+        self._more = {"TM": shlex.split(taskmanager)}
         self._server = {kind: self._sizes(kind) for kind in _SERVERS}
 
     def server(self, kind: str, *settings: str) -> list[str]:
         """The command of a JobManager (`JM`) or TaskManager (`TM`) with `KEY=VALUE` settings of its own."""
         jvm, sizes = self._server[kind]
         own = [word for setting in settings for word in ("-D", setting)]
-        return [*self._command("server", _SERVERS[kind], *jvm), *sizes, "--configDir", str(self._conf), *own]
+        command = self._command("server", _SERVERS[kind], *jvm, *self._more.get(kind, []))
+        return [*command, *sizes, "--configDir", str(self._conf), *own]
 
     def client(self, *words: str) -> list[str]:
         """The command `flink WORDS`."""

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from spanlite.agent.activity import decode
+from spanlite.agent.frames import DONE, Frame, pack_clock, pack_frame, pack_names, pack_text
 from spanlite.agent.frames import Clock as ClockReading
-from spanlite.agent.frames import Frame, pack_clock, pack_frame, pack_names, pack_text
 from spanlite.agent.recording import Recording, chunks
 from spanlite.contract.names import clean_text
 from spanlite.runtime.clock import Clock
@@ -92,9 +92,10 @@ def feed(
             progress(sent, len(recording.data))
         writer.send(Frame.STATS, pack_text({"dropped.cupti": str(recording.dropped)}))
         writer.send(Frame.BYE, pack_text({"reason": "end of recording"}))
-        # The agent hangs up when it has worked everything off; a live collector would not wait for that.
+        # The agent answers when it has worked everything off; a live collector would not wait for that.
         peer.shutdown(socket.SHUT_WR)
-        peer.recv(1)
+        if peer.recv(1) != DONE:
+            raise ConnectionAbortedError("the agent hung up before it had taken everything; its log says why")
 
 
 def _paced(recording: Recording, clock: Clock, speed: float) -> Iterator[memoryview]:

@@ -30,6 +30,8 @@ from spanlite.contract.errors import FrameError
 MAGIC = b"SPLF"
 VERSION = 1
 HEADER = struct.Struct("<4sBBHII")
+DONE = b"\x06"
+"""The agent's only answer, to a BYE: all that came before it is worked off."""
 MOST_BYTES = 64 << 20
 """Longest payload that is accepted; CUPTI buffers are 8 MiB at most in practice."""
 _NAME = struct.Struct("<QI")

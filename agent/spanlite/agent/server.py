@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spanlite.agent.counts import AgentCounts
-from spanlite.agent.frames import HEADER, Frame, Header, unpack_header
+from spanlite.agent.frames import DONE, HEADER, Frame, Header, unpack_header
 from spanlite.agent.outlet import Direct, Item, Outlet
 from spanlite.agent.process import TracedProcess
 from spanlite.contract.batch import Batch
@@ -122,6 +122,7 @@ class AgentServer:
     def _read(self, peer: socket.socket) -> None:
         pid, _uid, _gid = _PEER.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
         process: TracedProcess | None = None
+        said_goodbye = False
         with peer:
             try:
                 for header, payload in _frames(peer):
@@ -130,6 +131,7 @@ class AgentServer:
                     else:
                         self._send(process.take(header, payload))
                     if header.type == Frame.BYE:
+                        said_goodbye = True
                         break
             except (FrameError, LayoutError, OSError) as error:
                 log.warning("process %d: %s; its connection is closed", pid, error)
@@ -139,6 +141,9 @@ class AgentServer:
                 raise
             if process is not None:
                 self._send(process.finish())
+            if said_goodbye:
+                with suppress(OSError):  # it does not wait for the answer
+                    peer.sendall(DONE)
 
     def _send(self, batches: Iterator[Batch]) -> None:
         """Passes on a frame's batches.

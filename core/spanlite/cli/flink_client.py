@@ -15,6 +15,10 @@ from spanlite.transport.topics import topic_names
 
 _SUBMITTED = re.compile(r"JobID ([0-9a-f]{32})")
 _URI = re.compile(r"[a-z][a-z0-9+.-]*:/")
+_OTHER_STATE = (
+    "what it was to be resumed from holds state that the job cannot take over: of another job or of the other --mode; "
+    "--allow-non-restored gives that state up"
+)
 
 
 def add_arguments(group: Any) -> None:
@@ -66,8 +70,10 @@ def run(args: argparse.Namespace, *, wait: bool) -> int:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)  # noqa: S603  # the user's own interpreter
     found = _SUBMITTED.search(done.stdout)
     if done.returncode or found is None:
-        sys.stderr.write(done.stdout + done.stderr)
-        raise PipelineError(f"Flink has refused the job (exit code {done.returncode}); its client says why above")
+        said = done.stdout + done.stderr
+        sys.stderr.write(said)
+        why = _OTHER_STATE if "allowNonRestoredState" in said else "its client says why above"
+        raise PipelineError(f"Flink has refused the job (exit code {done.returncode}); {why}")
     print(found[1])
     return 0
 

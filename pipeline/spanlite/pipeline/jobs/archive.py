@@ -15,7 +15,7 @@ from pyflink.datastream import StreamExecutionEnvironment
 from spanlite.pipeline.jobs.archiving import Archive, ArchivePlan
 from spanlite.pipeline.jobs.kafka import discard, source
 from spanlite.pipeline.jobs.keys import key_of_message
-from spanlite.pipeline.jobs.options import add_common, environment, properties
+from spanlite.pipeline.jobs.options import add_common, environment, properties, stateful
 from spanlite.runtime.durations import parse_duration_ns
 
 
@@ -35,7 +35,7 @@ def build(env: StreamExecutionEnvironment, options: argparse.Namespace) -> None:
     written = (
         messages.key_by(key_of_message, key_type=Types.STRING())
         .process(Archive(plan), output_type=Types.ROW([Types.STRING()]))
-        .uid("archive")
+        .uid(stateful(env, "archive"))
         .name("archive by producer")
     )
     discard(env, written)

@@ -18,7 +18,7 @@ from pyflink.datastream import DataStream, StreamExecutionEnvironment
 from spanlite.pipeline.jobs.functions import DEAD, KEYED, LATE, PIECE, Fold, Plan, Total
 from spanlite.pipeline.jobs.kafka import Output, sinks, source
 from spanlite.pipeline.jobs.keys import gpu_of_piece, key_of_message
-from spanlite.pipeline.jobs.options import add_common, environment, properties
+from spanlite.pipeline.jobs.options import add_common, environment, properties, stateful
 from spanlite.pipeline.windows import WindowPolicy
 from spanlite.runtime.durations import parse_duration_ns
 
@@ -50,13 +50,13 @@ def streams(env: StreamExecutionEnvironment, options: argparse.Namespace) -> Str
     pieces = (
         messages.key_by(key_of_message, key_type=Types.STRING())
         .process(Fold(plan), output_type=PIECE)
-        .uid("fold")
+        .uid(stateful(env, "fold"))
         .name("fold by producer")
     )
     points = (
         pieces.key_by(gpu_of_piece, key_type=Types.STRING())
         .process(Total(plan), output_type=KEYED)
-        .uid("total")
+        .uid(stateful(env, "total"))
         .name("total by GPU")
     )
     return Streams(points, pieces.get_side_output(LATE), pieces.get_side_output(DEAD))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from pyflink.common import Configuration
 from pyflink.datastream import StreamExecutionEnvironment
+from pyflink.util.java_utils import get_j_env_configuration
 
 
 def add_common(parser: argparse.ArgumentParser, *, group: str) -> None:
@@ -35,3 +37,14 @@ def environment(options: argparse.Namespace) -> StreamExecutionEnvironment:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_max_parallelism(options.max_parallelism)
     return env
+
+
+def stateful(env: StreamExecutionEnvironment, name: str) -> str:
+    """Id of an operator with state; it names the execution mode.
+
+    The modes keep state under different types (see jobs.state), and Flink would begin without state where it cannot
+    read what is there: so a job that is resumed in the other mode is refused, as for an operator that is missing.
+    """
+    made_by = get_j_env_configuration(env._j_stream_execution_environment)  # noqa: SLF001  # PyFlink offers no other way
+    mode = Configuration(j_configuration=made_by).get_string("python.execution-mode", "process")
+    return f"{name}-{mode}"

@@ -1,0 +1,166 @@
+"""How the metrics job's cost grows with series, partitions and the size of batches, on a real Flink and Kafka.
+
+    python benchmarks/bench_growth.py [--json FILE] [--spans N]
+
+Each row is a topic of its own, filled with the recorded serving run again and again, and an unbounded job that reads it
+from the beginning with two subtasks, thread mode, one TaskManager for all rows, after a first job that only warms it up
+(it needs `make flink-venv`). Times and sequences go on from copy to copy, so windows close as they would.
+
+series: as many as the row says, the same number on each GPU. The executions of each recorded series are dealt in turn
+to variants of it that differ in the kernel's name, the more the more frequent it is; so each has its share of the
+spans, and nearly every series is in every window. On 4 GPUs, one process each; then on so many GPUs that each has 250
+series, or 1,000. `--top-k` is above them all.
+partitions: 16 processes with a GPU each, 72 series each as recorded, batches of 8,192.
+batch: the same, with the run cut anew into batches of so many spans.
+
+Columns: `spans_per_s` and `spans_per_core_s` (processor time of the TaskManager, JVM and all) between a tenth and nine
+tenths of the batches; `read_s` from the first to the last batch, `told_s` until the job has also been drained and has
+ended; `cpu_s` the TaskManager's processor time in `told_s`; `open_bytes` of state in a checkpoint when all has been
+read, with the last windows open; `state_bytes` of the savepoint when all is told; `rss` and `peak_rss` of the
+TaskManager at the end of the row, with what Java and the allocator have kept of earlier rows; `series` in the topic of
+points, counted there, and `points` told.
+No figure comes of a run that lost a span: the newest points must tell of each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+_ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(_ROOT)]
+
+from benchmarks._flink import (  # noqa: E402 - run as a script, its folder is the path
+    SETTINGS,
+    MetricsJob,
+    cpu_s,
+    forget_peak,
+    make_topics,
+    memory,
+    steady,
+)
+from benchmarks._loads import cut, repeated, send, whole_run, with_series  # noqa: E402
+from benchmarks._table import Figure, show  # noqa: E402
+from tests.stack.cluster import VENV  # noqa: E402
+from tests.stack.flink import Flink  # noqa: E402
+from tests.stack.kafka import Kafka  # noqa: E402
+
+_SPANS = 3_000_000
+_BATCH = 8192
+_TOP_K = 1_000_000
+
+
+class Case(NamedTuple):
+    """A row.
+
+    Attributes:
+        varies: which of the others does so in its table.
+        gpus: processes, with a GPU each.
+        series: of one GPU; 0 leaves them as they were recorded.
+        share: of the spans of a usual row; less where it would take too long.
+    """
+
+    varies: str
+    gpus: int = 16
+    series: int = 0
+    partitions: int = 4
+    batch: int = _BATCH
+    share: float = 1.0
+
+
+CASES = (
+    *(Case("batch", batch=rows, share=min(1.0, rows / 2048)) for rows in (256, 1024, 4096, 8192, 32_768)),
+    *(Case("partitions", partitions=number) for number in (1, 2, 4)),
+    *(Case("series", 4, series) for series in (25, 250, 2500)),
+    Case("series", 40, 250, share=2.0),
+    Case("series", 4, 25_000, share=0.35),
+    Case("series", 100, 1000, share=4.0),
+)
+_WARM = Case("nothing", batch=256, share=1 / 4)
+"""Many records, since Java compiles what has run often."""
+
+
+def measure(kafka: Kafka, flink: Flink, prefix: str, case: Case, spans: int) -> dict[str, Figure]:
+    """Fills topics and runs the job on them."""
+    make_topics(kafka, prefix, case.partitions)
+    run = whole_run()
+    base = cut(with_series(run, case.series) if case.series else run, case.batch)
+    copies = max(1, round(spans * case.share / case.gpus / len(run.columns)))
+    sent = send(kafka.bootstrap, f"{prefix}.spans", repeated(base, range(copies), case.gpus))
+    forget_peak(flink.taskmanagers[-1].pid)
+    job = MetricsJob(kafka, flink, prefix, "--top-k", str(_TOP_K))
+    job.await_read(sent.batches)
+    began = next(before for before, after in zip(job.samples, job.samples[1:], strict=False) if after.records)
+    read_s = job.samples[-1].at_s - began.at_s
+    checkpoint = job.checkpoint()
+    state_bytes = job.drain()
+    told_s, used_s = time.perf_counter() - began.at_s, cpu_s(job.pid) - began.cpu_s
+    held = memory(job.pid)
+    series, points = job.check(sent.work)
+    batches_per_s, batches_per_core_s = steady(job.samples, sent.batches)
+    row: dict[str, Figure] = {
+        "varies": case.varies,
+        "gpus": case.gpus,
+        "series": series,
+        "partitions": case.partitions,
+        "batch": case.batch,
+        "spans": sent.rows,
+        "batches": sent.batches,
+        "points": points,
+        "spans_per_s": batches_per_s * sent.rows / sent.batches,
+        "spans_per_core_s": batches_per_core_s * sent.rows / sent.batches,
+        "read_s": read_s,
+        "told_s": told_s,
+        "cpu_s": used_s,
+        "open_bytes": job.state_size(checkpoint),
+        "state_bytes": state_bytes,
+        "rss": held.now,
+        "peak_rss": held.peak,
+    }
+    print(row, file=sys.stderr, flush=True)
+    return row
+
+
+def costs(rows: Sequence[dict[str, Figure]]) -> dict[str, Figure]:
+    """Processor time of a span, a batch, a point told and a job: least squares over the rows, relative to each."""
+    spent_s = np.array([float(row["cpu_s"]) for row in rows])
+    counts = np.array([[float(row["spans"]), float(row["batches"]), float(row["points"]), 1.0] for row in rows])
+    found, *_ = np.linalg.lstsq(counts / spent_s[:, None], np.ones(len(rows)), rcond=None)
+    names = ("span", "batch", "point", "job")
+    return {f"core_us_per_{name}": float(each) * 1e6 for name, each in zip(names, found, strict=True)}
+
+
+def main() -> None:
+    """All rows, three tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    parser.add_argument("--spans", type=int, default=_SPANS, metavar="N", help=f"of a usual row (default {_SPANS:,})")
+    options = parser.parse_args()
+    rows: list[dict[str, Figure]] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="spanlite-bench-") as name,
+        Kafka(Path(name) / "kafka") as kafka,
+        Flink(Path(name) / "flink", venv=VENV, slots=2, settings=SETTINGS) as flink,
+    ):
+        measure(kafka, flink, "warm", _WARM, options.spans)
+        for at, case in enumerate(CASES):
+            rows.append(measure(kafka, flink, f"row{at}", case, options.spans))
+    for one, value in (made := costs(rows)).items():
+        print(f"{one}: {value:,.3g}")
+    for varies in dict.fromkeys(row["varies"] for row in rows):
+        show(f"Metrics job by {varies}: 2 subtasks, all on 2 cores", [row for row in rows if row["varies"] == varies])
+    if options.json:
+        title = "How the metrics job's cost grows"
+        options.json.write_text(json.dumps({"title": title, "rows": rows, **made}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
