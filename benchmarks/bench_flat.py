@@ -3,15 +3,15 @@
     python benchmarks/bench_flat.py [--json FILE] [--spans N]
 
 The recorded serving run over and over, by 16 processes with a GPU each, sent while the job runs and never more than
-1,024 batches ahead of it; times, rows and sequences go on, so windows close as they would (it needs `make
+8 M spans ahead of it; times, rows and sequences go on, so windows close as they would (it needs `make
 flink-venv`). Two subtasks, thread mode. Every 10 M spans a row: resident memory of the TaskManager, the Java heap in
 use (the least of what was seen since the row before, so with little garbage), the state in a checkpoint taken then.
 
 Flat means: what the job holds depends on how many series, producers and open windows there are, and not on how many
 spans have passed. State then only follows the last windows that are open at that moment, and the numbers in points,
-which are longer the larger they are; memory moves within what the allocators keep back. Java's heap is small, so that
-all of it has been used before the first rows end, and what grows later is the job's. Growth is told from a fifth of
-the spans (20 M) to the end. What is asserted is that the newest points tell of every span.
+which are longer the larger they are; memory moves within what the allocators keep back. Java's heap is in memory from
+the start, so what grows is Python's, or what Java has outside. Growth is told from a fifth of the spans (20 M) to the
+end. What is asserted is that the newest points tell of every span.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ sys.path[:0] = [str(_ROOT)]
 from benchmarks._flink import SETTINGS, MetricsJob, make_topics, memory  # noqa: E402 - run as a script
 from benchmarks._loads import Message, Sent, cut, repeated, send, whole_run  # noqa: E402
 from benchmarks._table import Figure, show  # noqa: E402
+from spanlite.agent.batcher import BATCH_ROWS  # noqa: E402
 from spanlite.runtime.clock import SystemClock  # noqa: E402
 from tests.stack.cluster import VENV  # noqa: E402
 from tests.stack.flink import Flink  # noqa: E402
@@ -37,18 +38,16 @@ from tests.stack.kafka import Kafka  # noqa: E402
 
 _SPANS = 100_000_000
 _ROWS, _FIFTH = 10, 1
-_PRODUCERS, _BATCH = 16, 8192
-_LEAD = 1024
+_PRODUCERS = 16
+_LEAD = 8_000_000 // BATCH_ROWS
 _LOOK_S = 0.5
 _STUCK_S = 120.0
 _PREFIX = "flat"
-_MEMORY = "1728m"
-"""Of a TaskManager; Java's heap is about half of it."""
 
 
 def drive(kafka: Kafka, job: MetricsJob, spans: int) -> tuple[Sent, list[dict[str, Figure]]]:
     """Sends while the job reads, until so many spans have been sent and read; a row for each tenth."""
-    messages: Iterator[Message] = repeated(cut(whole_run(), _BATCH), count(), _PRODUCERS)
+    messages: Iterator[Message] = repeated(cut(whole_run(), BATCH_ROWS), count(), _PRODUCERS)
     sent = Sent()
     rows: list[dict[str, Figure]] = []
     least_heap, step = job.heap(), spans / _ROWS
@@ -61,7 +60,7 @@ def drive(kafka: Kafka, job: MetricsJob, spans: int) -> tuple[Sent, list[dict[st
         )
         lead = _LEAD - (sent.batches - sample.records)
         if sent.rows < spans and lead >= _LEAD // 4:
-            more = min(lead, -(-(spans - sent.rows) // _BATCH))
+            more = min(lead, -(-(spans - sent.rows) // BATCH_ROWS))
             sent = send(kafka.bootstrap, f"{_PREFIX}.spans", islice(messages, more), sent)
         least_heap = min(least_heap, job.heap())
         read = sample.records * sent.rows / sent.batches
@@ -99,11 +98,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     parser.add_argument("--spans", type=int, default=_SPANS, metavar="N", help=f"to send (default {_SPANS:,})")
     options = parser.parse_args()
-    settings = {**SETTINGS, "taskmanager.memory.process.size": _MEMORY}
     with (
         tempfile.TemporaryDirectory(prefix="spanlite-bench-") as name,
         Kafka(Path(name) / "kafka") as kafka,
-        Flink(Path(name) / "flink", venv=VENV, slots=2, settings=settings) as flink,
+        Flink(Path(name) / "flink", venv=VENV, slots=2, settings=SETTINGS) as flink,
     ):
         make_topics(kafka, _PREFIX)
         job = MetricsJob(kafka, flink, _PREFIX)

@@ -4,15 +4,15 @@
     python benchmarks/otel_collector/bench.py [--json FILE] [--rounds N]
 
 The kernels and memory sets of a recorded serving run, on 16 GPUs, again and again. The collector (0.165, main.go here)
-gets them as OTLP over gRPC, 8,192 spans a request, serialised before the clock starts; ours as SpanBatch messages over
-a socket, into both stages of the metrics job with their state in memory. `spans_per_core_second` is by CPU time: of the
+gets them as OTLP over gRPC, 8,192 spans a request, serialised before the clock starts; ours as an agent's SpanBatch messages
+over a socket, into both stages of the metrics job with their state in memory. `spans_per_core_second` is by CPU time: of the
 collector's own process from the first request of a round to its last answer, so the sender is free; of ours of the
 whole process, its sender included. All are warmed up, then take turns round by round, so that they meet the same
 machine; `least` and `most` are `spanlite / it` of single rounds.
 
 `series` of a GPU: the collector's by kernel and stage, and once more by the launch configuration too, which tells ours
-apart. `tuned` is the former on one thread and with less garbage collection, the best of the settings that were tried;
-`receiving alone` hands its spans to nobody. Every count and sum on both sides is compared with one made span by
+apart. `tuned` is the first of these on one thread and with less garbage collection, the best of the settings that were
+tried; `receiving alone` hands its spans to nobody. Every count and sum on both sides is compared with one made span by
 span from the recording: no figure comes of a run that lost a span.
 """
 
@@ -39,6 +39,7 @@ from benchmarks.otel_collector import otlp  # noqa: E402
 from benchmarks.otel_collector.collector import Collector  # noqa: E402
 from benchmarks.otel_collector.otlp import LAUNCH, STAGE, Label, Work  # noqa: E402
 from benchmarks.otel_collector.ours import Ours  # noqa: E402
+from spanlite.agent.batcher import BATCH_ROWS  # noqa: E402
 from tests.stack import load  # noqa: E402
 
 _GPUS = 16
@@ -69,7 +70,7 @@ def main(path: Path | None, rounds: int) -> None:
     """All sides by turns, the comparisons, both tables."""
     rounds_in_all = _WARM_UP + rounds
     expected = otlp.counted(load.recorded())
-    messages = list(load.messages(_GPUS, rounds_in_all))
+    messages = list(load.messages(_GPUS, rounds_in_all, rows=BATCH_ROWS))
     gpus = sorted({message.batch.gpus[0].uuid for message in messages})
     values = [message.value for message in messages]
     spans = sum(work.calls for work in expected.values()) * _GPUS
