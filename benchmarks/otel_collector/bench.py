@@ -3,12 +3,12 @@
     make bench-otel        (or, once that has built the collector:)
     python benchmarks/otel_collector/bench.py [--json FILE] [--rounds N]
 
-The kernels and memory sets of a recorded serving run, on 16 GPUs, again and again. The collector (0.165, main.go here)
-gets them as OTLP over gRPC, 8,192 spans a request, serialised before the clock starts; ours as an agent's SpanBatch messages
-over a socket, into both stages of the metrics job with their state in memory. `spans_per_core_second` is by CPU time: of the
-collector's own process from the first request of a round to its last answer, so the sender is free; of ours of the
-whole process, its sender included. All are warmed up, then take turns round by round, so that they meet the same
-machine; `least` and `most` are `spanlite / it` of single rounds.
+The kernels and memory sets of a recorded serving run, on 16 GPUs, again and again. The collector (0.165, main.go
+here) gets them as OTLP over gRPC, 8,192 spans a request, serialised before the clock starts; ours as an agent's
+SpanBatch messages over a socket, into both stages of the metrics job with their state in memory.
+`spans_per_core_second` is by CPU time: of the collector's own process from the first request of a round to its last
+answer, so the sender is free; of ours of the whole process, its sender included. All are warmed up, then take turns
+round by round, so that they meet the same machine; `least` and `most` are `spanlite / it` of single rounds.
 
 `series` of a GPU: the collector's by kernel and stage, and once more by the launch configuration too, which tells ours
 apart. `tuned` is the first of these on one thread and with less garbage collection, the best of the settings that were
