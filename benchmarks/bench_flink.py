@@ -161,6 +161,8 @@ def main(path: Path | None) -> None:
                     "metrics.fetcher.update-interval": "200",
                     "execution.checkpointing.interval": "10 s",
                     "taskmanager.memory.process.size": "2g" if mode == "thread" else "3g",
+                    # What Java does here is to pass bytes on: compiling it well takes longer than the whole run.
+                    "env.java.opts.taskmanager": "-XX:TieredStopAtLevel=1",
                 }
                 cluster = Flink(
                     folder / mode, venv=VENV, mode=mode, settings=settings, slots=slots, taskmanagers=taskmanagers

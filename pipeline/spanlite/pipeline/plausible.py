@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from spanlite.contract.batch import Batch
+from spanlite.contract.columns import Int64, UInt32
 from spanlite.contract.errors import BatchError
 from spanlite.contract.point_codec import DEFAULT_POINT_LIMITS
 
@@ -38,13 +39,18 @@ def check_batch(batch: Batch) -> None:
         first, last = int(columns.start_ns.min()), int(columns.start_ns.max())
         if first < -MOST_START_NS or last > MOST_START_NS:
             raise BatchError("time", f"starts from {first} to {last} ns, the limit is {MOST_START_NS} either way")
-    weight = columns.weight.astype(np.float64)
+    weight = None if (columns.weight == 1).all() else columns.weight
     totals = (
-        ("nanoseconds", float(np.dot(columns.duration_ns, weight)), MOST_TIME_NS),
-        ("executions", float(weight.sum()), MOST_COUNT),
-        ("bytes", float(np.dot(columns.bytes, weight)), MOST_BYTES),
+        ("nanoseconds", _total(columns.duration_ns, weight), MOST_TIME_NS),
+        ("executions", _total(columns.weight, None), MOST_COUNT),
+        ("bytes", _total(columns.bytes, weight), MOST_BYTES),
         ("active warps", float(columns.configs["active_warps"].max(initial=0)), MOST_WARPS),
     )
     for what, total, limit in totals:
         if not total <= limit:
             raise BatchError("total", f"{total:.3g} {what} in one batch, the limit is {limit}")
+
+
+def _total(values: Int64 | UInt32, weight: UInt32 | None) -> float:
+    """Sum as float64, which cannot overflow; not by np.dot, whose threads would spin on the cores of other subtasks."""
+    return float(np.add.reduce(values if weight is None else values * weight.astype(np.float64), dtype=np.float64))
