@@ -50,6 +50,14 @@ class Memory(NamedTuple):
     peak: int
 
 
+class Told(NamedTuple):
+    """What a job has written: its series, all points of them, points of windows that had been closed before."""
+
+    series: int
+    points: int
+    late: int
+
+
 def records_read(job: Any, vertex: str) -> int:
     """Records that the first operator of this name has read; a source reads none by Flink's count."""
     fitting = [each for each in job["vertices"] if each["name"].startswith(vertex) and "Source" not in each["name"]]
@@ -88,7 +96,7 @@ class MetricsJob:
     def __init__(self, kafka: Kafka, flink: Flink, prefix: str, *words: str) -> None:
         """Submits it."""
         self._kafka, self._flink = kafka, flink
-        self._points = f"{prefix}.points"
+        self._prefix = prefix
         self.pid = flink.taskmanagers[-1].pid
         self.samples: list[Sample] = []
         topics = [word for what in ("spans", "points", "late", "dead") for word in (f"--{what}", f"{prefix}.{what}")]
@@ -140,12 +148,17 @@ class MetricsJob:
         savepoint = self._flink.stop(self._id, drain=True)
         return sum(file.stat().st_size for file in savepoint.rglob("*") if file.is_file())
 
-    def check(self, work: int) -> tuple[int, int]:
-        """Fails unless the newest points tell of all GPU work; how many series there are, and points ever told."""
-        newest = newest_points(self._kafka.bootstrap, self._points)
-        told = sum(point.spans for point in newest.values())
-        assert told == work, f"the points tell of {told} of {work} spans"
-        return len(newest), sum(ends(self._kafka.bootstrap, self._points))
+    def check(self, work: int) -> Told:
+        """Fails unless the newest points tell of all GPU work."""
+        newest = newest_points(self._kafka.bootstrap, f"{self._prefix}.points")
+        found = sum(point.spans for point in newest.values())
+        assert found == work, f"the points tell of {found} of {work} spans"
+        points, late, dead = (self._written(what) for what in ("points", "late", "dead"))
+        assert dead == 0, f"{dead} batches were told to be none"
+        return Told(len(newest), points, late)
+
+    def _written(self, what: str) -> int:
+        return sum(ends(self._kafka.bootstrap, f"{self._prefix}.{what}"))
 
 
 def make_topics(kafka: Kafka, prefix: str, partitions: int = 4) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import zstandard
-from pyflink.common import Types
+from pyflink.common import Row, Types
 from pyflink.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 
 from spanlite.contract.histogram import bucket_index
@@ -27,7 +27,7 @@ class Fold(KeyedProcessFunction):  # type: ignore[misc]  # pyflink ships no type
         self._zstd = zstandard.ZstdDecompressor()
         self._counts = np.zeros(1 << 22, dtype=np.int64)
 
-    def process_element(self, value: Any, _context: Any) -> Iterator[str]:
+    def process_element(self, value: Any, _context: Any) -> Iterator[Row]:
         """One message: int64 durations, then uint16 kernels."""
         data = self._zstd.decompress(bytes(value))
         rows = len(data) // 10
@@ -35,7 +35,7 @@ class Fold(KeyedProcessFunction):  # type: ignore[misc]  # pyflink ships no type
         kernel = np.frombuffer(data, dtype="<u2", offset=8 * rows)
         code, count = np.unique(kernel.astype(np.int64) * 4096 + bucket_index(duration) + 2048, return_counts=True)
         self._counts[code % len(self._counts)] += count
-        yield str(len(code))
+        yield Row(str(len(code)))
 
 
 if __name__ == "__main__":
@@ -44,9 +44,8 @@ if __name__ == "__main__":
     folded = (
         source(env, bootstrap, topic, group, {}, bounded=True)
         .key_by(lambda value: value[-1], key_type=Types.INT())
-        .process(Fold(), output_type=Types.STRING())
+        .process(Fold(), output_type=Types.ROW([Types.STRING()]))
         .name("fold")
-        .map(lambda text: (text,), output_type=Types.ROW([Types.STRING()]))
     )
     discard(env, folded)
     env.execute("minimal")

@@ -107,15 +107,21 @@ def main() -> None:
         job = MetricsJob(kafka, flink, _PREFIX)
         sent, rows = drive(kafka, job, options.spans)
         left = job.drain()
-        series, points = job.check(sent.work)
-    title = f"Metrics job over {sent.rows:,} spans: {series} series, {points:,} points, each span counted"
+        told = job.check(sent.work)
+    title = f"Metrics job over {sent.rows:,} spans: {told.series} series, {told.points:,} points, each span counted"
     show(title, rows)
     figures = {f"{name}_growth": growth(rows, name) for name in ("rss", "heap_least", "state_bytes")}
     for name, share in figures.items():
         print(f"{name}: {share:+.1%} from {rows[_FIFTH]['M_spans']:.0f} M to {rows[-1]['M_spans']:.0f} M spans")
     print(f"state left when all windows are closed: {left:,} B")
     if options.json:
-        figures |= {"spans": sent.rows, "series": series, "points": points, "state_bytes_left": left}
+        figures |= {
+            "spans": sent.rows,
+            "series": told.series,
+            "points": told.points,
+            "late": told.late,
+            "state_bytes_left": left,
+        }
         options.json.write_text(json.dumps({"title": title, "rows": rows, **figures}, indent=1) + "\n")
 
 

@@ -118,7 +118,7 @@ def run(flink: Flink, job: Path, vertex: str, records: int, first: Callable[[], 
     samples: list[tuple[float, int]] = []
     first_s = 0.0
     while (state := flink.job_state(job_id)) != "FINISHED":
-        assert state not in {"FAILED", "CANCELED"}, flink.rest.exceptions(job_id)
+        assert state not in {"FAILED", "CANCELED", "RESTARTING", "FAILING"}, flink.rest.exceptions(job_id)
         samples.append((time.perf_counter() - began, records_read(flink.rest.ask("GET", f"/jobs/{job_id}"), vertex)))
         if not first_s and first():
             first_s = time.perf_counter() - began
