@@ -246,5 +246,5 @@ def same_bits(left: Partial, right: Partial) -> bool:
 
 @pytest.fixture(scope="session")
 def recorded() -> list[Batch]:
-    """20,000 executions of a recorded H200 serving run, in batches of at most 8,192."""
+    """20,000 executions of a recorded H200 serving run, in batches as an agent cuts them."""
     return list(KernelTable(SLICE).batches(ManualClock()))
