@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from spanlite.agent.batcher import Batcher
 from spanlite.agent.tables import KernelTable
 from spanlite.contract.batch import Batch, Gpu
 from spanlite.contract.columns import CONFIG, NODE, PLACE, TRACE, Kind, Table, make_columns
@@ -246,5 +247,7 @@ def same_bits(left: Partial, right: Partial) -> bool:
 
 @pytest.fixture(scope="session")
 def recorded() -> list[Batch]:
-    """20,000 executions of a recorded H200 serving run, in batches as an agent cuts them."""
-    return list(KernelTable(SLICE).batches(ManualClock()))
+    """20,000 executions of a recorded H200 serving run, in batches of at most 8,192."""
+    (whole,) = KernelTable(SLICE).batches(ManualClock())
+    batcher = Batcher(whole.producer, whole.session, whole.resource, whole.gpus, ManualClock(), whole.clock, rows=8192)
+    return list(batcher.cut(whole.columns))

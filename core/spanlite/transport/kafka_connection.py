@@ -56,7 +56,7 @@ class Connection:
     def failed(self, name: str, text: str) -> None:
         """An error that concerns the connection and not one value."""
         reason = reason_of(name, text)
-        cause = self._cause(text) if name == "_SSL" else ""
+        cause = self._cause(text) if reason == "tls" else ""
         with self._lock:
             if name in _DOWN:
                 self._healthy = False

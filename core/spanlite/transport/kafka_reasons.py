@@ -70,7 +70,8 @@ _REMEDIES = {
 
 def reason_of(name: str, text: str = "") -> str:
     """The reason word for librdkafka's error name, such as `_MSG_TIMED_OUT`, and the words that came with it."""
-    if "SSL alert number" in text:  # the broker hangs up on our certificate: to librdkafka a lost connection
+    # The broker hangs up on our certificate, or a connection is lost over its: to librdkafka both may be _TRANSPORT.
+    if "SSL alert number" in text or "certificate verify failed" in text:
         return "tls"
     return _REASON_OF.get(name, "other")
 
