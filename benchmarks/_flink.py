@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks._process import process_cpu_s
 from tests.stack.checker import ends, newest_points
 from tests.stack.cluster import spanlite
 from tests.stack.flink import Flink
@@ -43,13 +43,6 @@ class Sample(NamedTuple):
     cpu_s: float = 0.0
 
 
-class Memory(NamedTuple):
-    """Bytes of a process that are in memory now, and the most that were since `forget_peak`."""
-
-    now: int
-    peak: int
-
-
 class Told(NamedTuple):
     """What a job has written: its series, all points of them, points of windows that had been closed before."""
 
@@ -73,23 +66,6 @@ def steady(samples: Sequence[Sample], records: int) -> tuple[float, float]:
     return done / wall_s, done / used_s if used_s else 0.0
 
 
-def cpu_s(pid: int) -> float:
-    """Processor time of a process, its children left out."""
-    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-
-
-def memory(pid: int) -> Memory:
-    """What a process holds in memory."""
-    lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return Memory(*(1024 * int(lines[name].split()[0]) for name in ("VmRSS", "VmHWM")))
-
-
-def forget_peak(pid: int) -> None:
-    """Lets VmHWM begin anew."""
-    Path(f"/proc/{pid}/clear_refs").write_text("5")
-
-
 class MetricsJob:
     """An unbounded metrics job on the only TaskManager of a cluster, reading topics with a prefix of their own."""
 
@@ -107,7 +83,7 @@ class MetricsJob:
         """How far it is, kept in `samples`; fails when the job does."""
         job = self._flink.rest.ask("GET", f"/jobs/{self._id}")
         assert job["state"] not in {"FAILING", "FAILED", "RESTARTING"}, self._flink.rest.exceptions(self._id)
-        self.samples.append(Sample(time.perf_counter(), records_read(job, FOLD), cpu_s(self.pid)))
+        self.samples.append(Sample(time.perf_counter(), records_read(job, FOLD), process_cpu_s(self.pid)))
         return self.samples[-1]
 
     def await_read(self, records: int) -> None:

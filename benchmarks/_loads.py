@@ -12,7 +12,7 @@ from spanlite.agent.batcher import Batcher
 from spanlite.agent.columns import compact
 from spanlite.contract.batch import Batch
 from spanlite.contract.codec import encode_batch
-from spanlite.contract.columns import PLACE, Int64, Kind, SpanColumns, Table, make_columns
+from spanlite.contract.columns import PLACE, Int64, SpanColumns, Table, make_columns
 from spanlite.contract.names import kernel_id, stage_label
 from spanlite.pipeline.archive.rows import gather
 from spanlite.runtime.clock import ManualClock
@@ -67,7 +67,7 @@ def with_series(batch: Batch, series: int) -> Batch:
     as is the series' share of all executions.
     """
     columns = batch.columns
-    work = np.flatnonzero(columns.kind != Kind.RANGE)
+    work = np.flatnonzero(~columns.is_range)
     assert series <= len(work), f"{len(work)} spans of GPU work cannot be of {series} series"
     number, first = _recorded_series(columns, work)
     recorded = min(series, len(first))
@@ -79,7 +79,7 @@ def with_series(batch: Batch, series: int) -> Batch:
     kinds[work], stages[work] = columns.kind[model], columns.stage[model]
     made, configs[work] = np.unique(columns.config[model] * np.int64(series) + variant, return_inverse=True)
     strings, table = _renamed(columns, made // series, made % series)
-    ranges = np.flatnonzero(columns.kind == Kind.RANGE)
+    ranges = np.flatnonzero(columns.is_range)
     configs[ranges] += len(table)
     return replace(
         batch,
@@ -144,37 +144,12 @@ def cut(batch: Batch, rows: int) -> list[Batch]:
 
 
 def repeated(base: list[Batch], copies: Iterable[int], producers: int) -> Iterator[Message]:
-    """The batches again and again, by each of some processes with a GPU of its own.
+    """The batches again and again (load.repeated), by each of some processes with a GPU of its own.
 
-    Times, rows, ranges and sequences go on from copy to copy. A batch is encoded once for all processes: they differ in
-    its header.
-
-    Args:
-        base: a run's batches in order, the first with row 0.
-        copies: numbers of the copies, ascending.
-        producers: how many processes.
+    A batch is encoded once for all processes: they differ in its header.
     """
-    rows = sum(len(batch.columns) for batch in base)
-    ranges = 1 + max(int(batch.columns.range_number.max(initial=0)) for batch in base)
-    first_ns = min(int(batch.columns.start_ns.min()) for batch in base)
-    length_ns = max(int(batch.end_ns.max()) for batch in base) - first_ns + 10**6
-    for copy in copies:
-        for batch in base:
-            columns = batch.columns
-            is_range, has_parent = columns.kind == Kind.RANGE, columns.parent >= 0
-            moved = replace(
-                columns,
-                start_ns=columns.start_ns + copy * length_ns,
-                range_number=columns.range_number + is_range * copy * ranges,
-                parent=columns.parent + has_parent * copy * ranges,
-            )
-            later = replace(
-                batch,
-                sequence=batch.sequence + copy * len(base),
-                first_row=batch.first_row + copy * rows,
-                columns=moved,
-            )
-            yield from _by_each(encode_batch(later), producers, int((~is_range).sum()))
+    for batch in load.repeated(base, copies):
+        yield from _by_each(encode_batch(batch), producers, int((~batch.columns.is_range).sum()))
 
 
 def _by_each(value: bytes, producers: int, work: int) -> Iterator[Message]:

@@ -33,10 +33,11 @@ sys.path[:0] = [str(_ROOT), *(str(_ROOT / part) for part in ("proto", "core", "a
 
 from prometheus_client.parser import text_string_to_metric_families  # noqa: E402 - the source roots come first
 
+from benchmarks._process import process_cpu_s  # noqa: E402 - run as a script, its folder is the path
 from benchmarks._table import Figure, json_path, show  # noqa: E402
 from spanlite.agent.counts import AgentCounts  # noqa: E402
 from spanlite.agent.feeder import hello  # noqa: E402
-from spanlite.agent.frames import Clock, Frame, Header, pack_clock, pack_frame, pack_names, pack_text  # noqa: E402
+from spanlite.agent.frames import DONE, Clock, Frame, Header, pack_clock, pack_frame, pack_names, pack_text  # noqa: E402
 from spanlite.agent.process import TracedProcess  # noqa: E402
 from spanlite.agent.recording import Recording, chunks, read_recording  # noqa: E402
 from spanlite.contract import catalogue  # noqa: E402
@@ -50,7 +51,6 @@ _GPUS = 8
 _SPANS_PER_S = 2_000_000
 _LOAD_S = 15.0
 _WAIT_S = 120.0
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def play(number: int, offer: Offer, ready: Barrier, results: SimpleQueue[Played]
                 time.sleep(max(0.0, begin + (turns + (at + 1) / len(frames)) * turn_s - time.perf_counter()))
                 peer.sendall(frame)
             peer.shutdown(socket.SHUT_WR)
-            peer.recv(1)
+            assert peer.recv(1) == DONE, "the agent hung up before it had taken everything"
         turns += 1
     end = time.perf_counter()
     results.put(Played(turns, end, max(0.0, end - begin - turns * turn_s), time.process_time() - began_cpu))
@@ -140,12 +140,6 @@ def all_play(offer: Offer) -> tuple[list[Played], float]:
     return played, max(one.end_s for one in played) - begin
 
 
-def cpu_s(pid: int) -> float:
-    """CPU time of a process until now."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * _TICK_S
-
-
 def dropped(agent: Agent) -> dict[str, int]:
     """Spans that the agent has given up, by reason."""
     with urllib.request.urlopen(agent.url, timeout=10) as answer:  # noqa: S310 - the address of this machine
@@ -161,9 +155,9 @@ def measure(kafka: Kafka, source: Path, *, away: bool = False, mib: int = 8, lim
     agent = Agent(folder, kafka.bootstrap, "--spool-limit", limit)
     try:
         servers = [agent.process.pid] if away else [agent.process.pid, kafka.pid]
-        before = [cpu_s(pid) for pid in servers]
+        before = [process_cpu_s(pid) for pid in servers]
         played, seconds = all_play(Offer(source, mib << 20, spans, _SPANS_PER_S / _GPUS, agent.socket))
-        cores = [(cpu_s(pid) - began) / seconds for pid, began in zip(servers, before, strict=True)]
+        cores = [(process_cpu_s(pid) - began) / seconds for pid, began in zip(servers, before, strict=True)]
         disk = agent.metrics()["spool_bytes"]
         if not away:
             assert wait_until(lambda: agent.metrics()["spool_spans"] == 0, _WAIT_S), "the spool does not empty"

@@ -28,8 +28,9 @@ from pathlib import Path
 _ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(_ROOT)]
 
-from benchmarks._flink import SETTINGS, MetricsJob, make_topics, memory  # noqa: E402 - run as a script
+from benchmarks._flink import SETTINGS, MetricsJob, make_topics  # noqa: E402 - run as a script
 from benchmarks._loads import Message, Sent, cut, repeated, send, whole_run  # noqa: E402
+from benchmarks._process import memory  # noqa: E402
 from benchmarks._table import Figure, show  # noqa: E402
 from spanlite.agent.batcher import BATCH_ROWS  # noqa: E402
 from spanlite.runtime.clock import SystemClock  # noqa: E402

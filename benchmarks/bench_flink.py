@@ -5,12 +5,13 @@
 Fills a topic of 4 partitions with a recorded serving run, again and again, by 16 processes with a GPU each (47 M spans;
 it needs `make flink-venv`). Each job reads it from the beginning with two subtasks and ends at its end: in thread mode
 in two TaskManagers of one slot, since all Python in a process shares one interpreter lock, in process mode in one of
-two slots. `spans_per_s` is the slope between a tenth and nine tenths of the batches, `first_result_s` the time from
-submission, JVM and Python starting included, to the first point or file. `peer` is a job that reads one span a record
-and does no more than count it by kernel and bucket; `minimal` reads the same spans as bare columns and does no more
-than that (_minimal_job.py). `control` is decoding and folding alone, in this process and on one
-core, just before: what the machine could do at that moment. Every result is checked: no figure comes of a run that lost
-a span.
+two slots. `spans_per_s` is the slope between a tenth and nine tenths of the batches as the first operator reads them,
+which in process mode is ahead of what Python has worked off; `to_the_end_per_s` is all spans over the time from the
+first batch read to the job's end, all results written; `first_result_s` the time from submission, JVM and Python
+starting included, to the first point or file. `peer` is a job that reads one span a record and does no more than count
+it by kernel and bucket; `minimal` reads the same spans as bare columns and does no more than that (_minimal_job.py).
+`control` is decoding and folding alone, in this process and on one core, just before: what the machine could do at that
+moment. Every result is checked: no figure comes of a run that lost a span.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,50 +29,40 @@ _ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(_ROOT)]
 
 import zstandard  # noqa: E402
-from confluent_kafka import Consumer as Reader  # noqa: E402
-from confluent_kafka import Producer, TopicPartition  # noqa: E402
+from confluent_kafka import Producer  # noqa: E402
 
-from benchmarks._flink import records_read  # noqa: E402 - run as a script, its folder is the path
+from benchmarks._flink import (  # noqa: E402 - run as a script, its folder is the path
+    FOLD,
+    JOBS,
+    SETTINGS,
+    SUBTASKS,
+    Sample,
+    records_read,
+    steady,
+)
+from benchmarks._loads import Sent, cut, repeated, send, whole_run  # noqa: E402
 from benchmarks._table import Figure, best_s, json_path, show  # noqa: E402
 from spanlite.agent.batcher import BATCH_ROWS  # noqa: E402
 from spanlite.contract.codec import decode_batch  # noqa: E402
-from spanlite.contract.columns import Kind  # noqa: E402
 from spanlite.pipeline.fold import fold_batch  # noqa: E402
 from spanlite.pipeline.series import SeriesRegistry  # noqa: E402
 from tests.stack import load  # noqa: E402
-from tests.stack.checker import archived_rows, newest_points  # noqa: E402
+from tests.stack.checker import archived_rows, ends, newest_points  # noqa: E402
 from tests.stack.cluster import VENV, spanlite  # noqa: E402
 from tests.stack.flink import Flink  # noqa: E402
 from tests.stack.kafka import Kafka  # noqa: E402
 
-_JOBS = _ROOT / "pipeline/spanlite/pipeline/jobs"
 _PRODUCERS, _COPIES = 16, 48
 _PEER_SPANS = 500_000
-_CORES = 2
 
 
-class Filled(NamedTuple):
-    """Batches in the topic, their rows, the rows that are GPU work; values of bare columns."""
+class Cluster(NamedTuple):
+    """Where jobs run, the execution mode, and a folder for what they write."""
 
-    batches: int
-    rows: int
-    work: int
-    minimal: int = 0
-
-
-def fill(kafka: Kafka) -> Filled:
-    """Fills the topic of spans."""
-    batches = rows = work = 0
-    chunk: list[tuple[bytes, bytes]] = []
-    for message in load.messages(_PRODUCERS, _COPIES, rows=BATCH_ROWS):
-        kind = message.batch.columns.kind
-        batches, rows, work = batches + 1, rows + len(kind), work + int((kind != Kind.RANGE).sum())
-        chunk.append((message.key, message.value))
-        if len(chunk) == 512:
-            load.send(kafka.bootstrap, "spanlite.spans", chunk)
-            chunk = []
-    load.send(kafka.bootstrap, "spanlite.spans", chunk)
-    return Filled(batches, rows, work)
+    flink: Flink
+    kafka: Kafka
+    mode: str
+    folder: Path
 
 
 def fill_minimal(kafka: Kafka) -> int:
@@ -112,34 +104,26 @@ def fill_peer(kafka: Kafka) -> None:
 
 
 def run(flink: Flink, job: Path, vertex: str, records: int, first: Callable[[], bool], *words: str) -> dict[str, float]:
-    """Runs a bounded job to its end: records a second between 10 % and 90 %, and seconds to the first result."""
+    """Runs a bounded job to its end: the rates of the columns `spans_per_s` and `to_the_end_per_s`, and seconds."""
     began = time.perf_counter()
-    job_id = flink.submit(job, *words, parallelism=2)
-    samples: list[tuple[float, int]] = []
+    job_id = flink.submit(job, *words, parallelism=SUBTASKS)
+    samples: list[Sample] = []
     first_s = 0.0
     while (state := flink.job_state(job_id)) != "FINISHED":
         assert state not in {"FAILED", "CANCELED", "RESTARTING", "FAILING"}, flink.rest.exceptions(job_id)
-        samples.append((time.perf_counter() - began, records_read(flink.rest.ask("GET", f"/jobs/{job_id}"), vertex)))
+        done = records_read(flink.rest.ask("GET", f"/jobs/{job_id}"), vertex)
+        samples.append(Sample(time.perf_counter(), done))
         if not first_s and first():
             first_s = time.perf_counter() - began
         time.sleep(0.2)
-    total_s = time.perf_counter() - began
-    inner = [(at, done) for at, done in samples if records * 0.1 <= done <= records * 0.9]
-    (from_s, from_records), (to_s, to_records) = inner[0], inner[-1]
+    end = time.perf_counter()
+    read_from = next(before for before, after in pairwise(samples) if after.records)
     return {
-        "records_per_s": (to_records - from_records) / (to_s - from_s) if to_s > from_s else 0.0,
-        "first_result_s": first_s or total_s,
-        "total_s": total_s,
+        "records_per_s": steady(samples, records)[0],
+        "to_the_end_per_s": records / (end - read_from.at_s),
+        "first_result_s": first_s or end - began,
+        "total_s": end - began,
     }
-
-
-def _has_records(kafka: Kafka, topic: str) -> bool:
-    reader = Reader({"bootstrap.servers": kafka.bootstrap, "group.id": "bench"})
-    try:
-        partitions = reader.list_topics(topic, timeout=10).topics[topic].partitions
-        return any(reader.get_watermark_offsets(TopicPartition(topic, one), timeout=10)[1] for one in partitions)
-    finally:
-        reader.close()
 
 
 def main(path: Path | None) -> None:
@@ -151,24 +135,24 @@ def main(path: Path | None) -> None:
             spanlite("topics", "create", "--bootstrap", kafka.bootstrap)
             spanlite("topics", "create", "--bootstrap", kafka.bootstrap, "--prefix", "peer")
             spanlite("topics", "create", "--bootstrap", kafka.bootstrap, "--prefix", "minimal")
-            filled = fill(kafka)
-            print(f"{filled.batches:,} batches, {filled.rows:,} spans", file=sys.stderr)
-            filled = filled._replace(minimal=fill_minimal(kafka))
+            spans = cut(whole_run(), BATCH_ROWS)
+            sent = send(kafka.bootstrap, "spanlite.spans", repeated(spans, range(_COPIES), _PRODUCERS))
+            print(f"{sent.batches:,} batches, {sent.rows:,} spans", file=sys.stderr)
+            minimal = fill_minimal(kafka)
             fill_peer(kafka)
             for mode in ("thread", "process"):
                 slots, taskmanagers = (1, 2) if mode == "thread" else (2, 1)
                 settings = {
-                    "metrics.fetcher.update-interval": "200",
-                    "execution.checkpointing.interval": "10 s",
+                    **SETTINGS,
                     "taskmanager.memory.process.size": "2g" if mode == "thread" else "3g",
                     # What Java does here is to pass bytes on: compiling it well takes longer than the whole run.
                     "env.java.opts.taskmanager": "-XX:TieredStopAtLevel=1",
                 }
-                cluster = Flink(
+                started = Flink(
                     folder / mode, venv=VENV, mode=mode, settings=settings, slots=slots, taskmanagers=taskmanagers
                 )
-                with cluster as flink:
-                    rows += _mode(flink, kafka, mode, filled, folder)
+                with started as flink:
+                    rows += _mode(Cluster(flink, kafka, mode, folder), sent, minimal)
                     show("so far", rows)
     title = "Jobs on Flink: 2 subtasks, broker and Flink on the same 2 cores"
     show(title, rows)
@@ -186,18 +170,19 @@ def _figures(rows: list[dict[str, Figure]]) -> dict[str, Figure]:
     }
 
 
-def _mode(flink: Flink, kafka: Kafka, mode: str, filled: Filled, folder: Path) -> list[dict[str, Figure]]:
-    batches, all_rows, work, minimal = filled
+def _mode(cluster: Cluster, sent: Sent, minimal: int) -> list[dict[str, Figure]]:
+    flink, kafka, mode, folder = cluster
+    batches, all_rows, work = sent
     rows = [_control(mode)]
     common = ("--bootstrap", kafka.bootstrap, "--bounded")
     points = f"points-{mode}"
     spanlite("topics", "create", "--bootstrap", kafka.bootstrap, "--prefix", points)
     made = run(
         flink,
-        _JOBS / "metrics.py",
-        "fold by producer",
+        JOBS / "metrics.py",
+        FOLD,
         batches,
-        lambda: _has_records(kafka, f"{points}.points"),
+        lambda: any(ends(kafka.bootstrap, f"{points}.points")),
         *(*common, "--group", f"bench-{mode}", "--points", f"{points}.points", "--epoch", "1"),
     )
     told = sum(point.spans for point in newest_points(kafka.bootstrap, f"{points}.points").values())
@@ -206,7 +191,7 @@ def _mode(flink: Flink, kafka: Kafka, mode: str, filled: Filled, folder: Path) -
     archive = folder / f"archive-{mode}"
     made = run(
         flink,
-        _JOBS / "archive.py",
+        JOBS / "archive.py",
         "archive by producer",
         batches,
         lambda: archived_rows(archive) > 0,
@@ -246,7 +231,8 @@ def _control(mode: str) -> dict[str, Figure]:
 
     seconds = best_s(once)
     spans = sum(len(batch.columns) for batch in load.recorded(BATCH_ROWS))
-    made = {"records_per_s": len(values) / seconds, "first_result_s": 0.0, "total_s": seconds}
+    rate = len(values) / seconds
+    made = {"records_per_s": rate, "to_the_end_per_s": rate, "first_result_s": 0.0, "total_s": seconds}
     row = _row("control, one core", mode, made, spans / len(values))
     return {**row, "spans_per_core_second": row["spans_per_s"]}
 
@@ -256,7 +242,8 @@ def _row(job: str, mode: str, made: dict[str, float], spans: float) -> dict[str,
         "job": job,
         "mode": mode,
         "spans_per_s": made["records_per_s"] * spans,
-        "spans_per_core_second": made["records_per_s"] * spans / _CORES,
+        "to_the_end_per_s": made["to_the_end_per_s"] * spans,
+        "spans_per_core_second": made["to_the_end_per_s"] * spans / SUBTASKS,
         "records_per_s": made["records_per_s"],
         "first_result_s": made["first_result_s"],
         "total_s": made["total_s"],

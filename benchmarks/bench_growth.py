@@ -42,13 +42,11 @@ sys.path[:0] = [str(_ROOT)]
 from benchmarks._flink import (  # noqa: E402 - run as a script, its folder is the path
     SETTINGS,
     MetricsJob,
-    cpu_s,
-    forget_peak,
     make_topics,
-    memory,
     steady,
 )
 from benchmarks._loads import cut, repeated, send, whole_run, with_series  # noqa: E402
+from benchmarks._process import forget_peak, memory, process_cpu_s  # noqa: E402
 from benchmarks._table import Figure, show  # noqa: E402
 from spanlite.agent.batcher import BATCH_ROWS  # noqa: E402
 from spanlite.pipeline.fold import fold_batch  # noqa: E402
@@ -107,7 +105,7 @@ def measure(kafka: Kafka, flink: Flink, prefix: str, case: Case, spans: int) -> 
     read_s = job.samples[-1].at_s - began.at_s
     checkpoint = job.checkpoint()
     state_bytes = job.drain()
-    told_s, used_s = time.perf_counter() - began.at_s, cpu_s(job.pid) - began.cpu_s
+    told_s, used_s = time.perf_counter() - began.at_s, process_cpu_s(job.pid) - began.cpu_s
     held = memory(job.pid)
     told = job.check(sent.work)
     registry = SeriesRegistry()

@@ -11,7 +11,6 @@ done once in a process's life and weighs the less, the longer it lives.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 import time
@@ -26,6 +25,7 @@ _ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(_ROOT)]
 
 from benchmarks._flink import SETTINGS, MetricsJob, make_topics  # noqa: E402 - run as a script, its folder is the path
+from benchmarks._process import cpu_s  # noqa: E402
 from benchmarks._table import Figure, json_path, show  # noqa: E402
 from benchmarks.otel_collector.ours import Ours  # noqa: E402
 from spanlite.agent.batcher import BATCH_ROWS  # noqa: E402
@@ -158,21 +158,18 @@ def threads() -> list[dict[str, Figure]]:
             job.check(_PRODUCERS * _COPIES * _work())
     all_s = sum(used.values())
     return [
-        {"thread": thread, "cpu_s": seconds, "share_percent": 100 * seconds / all_s}
-        for thread, seconds in used.most_common()
+        {"thread": thread, "cpu_s": seconds, "share_percent": 100 * seconds / all_s} for thread, seconds in used.items()
     ]
 
 
-def _by_thread(pid: int) -> Counter[str]:
-    """Processor seconds of the threads that live now."""
-    used: Counter[str] = Counter()
+def _by_thread(pid: int) -> dict[str, float]:
+    """Processor seconds of the threads that live now, by what they do, the busiest first."""
+    used: dict[str, float] = {}
     for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
-        head, _, rest = stat.read_text().rpartition(")")
-        name = head.partition("(")[2]
-        user, system = rest.split()[11:13]
-        kind = next((kind for begin, kind in _THREADS.items() if name.startswith(begin)), "the rest of Flink")
-        used[kind] += (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")  # type: ignore[assignment]  # seconds
-    return used
+        name = stat.read_text().rpartition(")")[0].partition("(")[2]
+        does = next((does for begin, does in _THREADS.items() if name.startswith(begin)), "the rest of Flink")
+        used[does] = used.get(does, 0.0) + cpu_s(stat)
+    return dict(sorted(used.items(), key=lambda pair: -pair[1]))
 
 
 def main(path: Path | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import urllib.request
 from collections.abc import Iterable, Sequence
@@ -14,6 +13,7 @@ import grpc  # type: ignore[import-untyped]  # it ships no types
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from prometheus_client.parser import text_string_to_metric_families
 
+from benchmarks._process import process_cpu_s
 from benchmarks.otel_collector.otlp import LAUNCH, STAGE, Label
 from tests.stack.process import Process, StackError, environment, free_port, wait_until
 
@@ -58,8 +58,7 @@ class Collector:
 
     def cpu_s(self) -> float:
         """User and system time of its process since it started."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return process_cpu_s(self._process.pid)
 
     def send(self, requests: Iterable[bytes]) -> None:
         """Sends them, several at a time; returns when each is answered, which is when its spans are counted.

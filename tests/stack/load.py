@@ -13,13 +13,14 @@ from pathlib import Path
 import numpy as np
 from confluent_kafka import Producer
 
-from spanlite.agent.columns import compact
+from spanlite.agent.batcher import Batcher
 from spanlite.cli.embedded import Embedded, open_source
 from spanlite.contract.batch import Batch
 from spanlite.contract.codec import encode_batch
 from spanlite.contract.columns import Kind
 from spanlite.pipeline.embedded import Outputs
 from spanlite.pipeline.windows import WindowPolicy
+from spanlite.runtime.clock import ManualClock
 
 RECORDING = Path(__file__).parents[1] / "data/h200/serve-cupti130500.bin.xz"
 RANGE_BIT = 1 << 63
@@ -56,12 +57,10 @@ def recorded(rows: int = TEST_ROWS) -> tuple[Batch, ...]:
     batches: list[Batch] = []
     with Embedded(Outputs(batch=batches.append), policy=WindowPolicy(lateness_ns=None)) as embedded:
         embedded.play(open_source(RECORDING))
-    parts = [
-        replace(batch, first_row=batch.first_row + at, columns=compact(batch.columns.take(slice(at, at + rows))))
-        for batch in batches
-        for at in range(0, len(batch.columns), rows)
-    ]
-    return tuple(replace(part, sequence=sequence) for sequence, part in enumerate(parts))
+    first = batches[0]
+    clock = ManualClock(first.emit_ns)
+    batcher = Batcher(first.producer, first.session, first.resource, first.gpus, clock, first.clock, rows)
+    return tuple(part for batch in batches for part in batcher.cut(batch.columns))
 
 
 def messages(
@@ -73,28 +72,38 @@ def messages(
         shift_ns: added to all times.
         rows: most rows of a batch.
     """
-    base = recorded(rows)
-    length_ns = max(int(b.end_ns.max()) for b in base) - min(int(b.columns.start_ns.min()) for b in base) + 10**6
-    for copy in range(copies):
+    for batch in repeated(recorded(rows), range(copies), shift_ns):
+        for producer in range(first_producer, first_producer + producers):
+            yield _message(batch, producer)
+
+
+def repeated(base: Sequence[Batch], copies: Iterable[int], shift_ns: int = 0) -> Iterator[Batch]:
+    """A run's batches again and again: times, rows, ranges and sequences go on from copy to copy.
+
+    Args:
+        base: in order, the first with row and sequence 0.
+        copies: numbers of the copies, ascending.
+        shift_ns: added to all times.
+    """
+    rows = sum(len(batch.columns) for batch in base)
+    ranges = 1 + max(int(batch.columns.range_number.max(initial=0)) for batch in base)
+    first_ns = min(int(batch.columns.start_ns.min()) for batch in base)
+    length_ns = max(int(batch.end_ns.max()) for batch in base) - first_ns + 10**6
+    for copy in copies:
         for batch in base:
-            later = _repeated(batch, base, copy, copy * length_ns + shift_ns)
-            for producer in range(first_producer, first_producer + producers):
-                yield _message(later, producer)
-
-
-def _repeated(batch: Batch, base: Sequence[Batch], copy: int, shift_ns: int) -> Batch:
-    """The batch as a later repetition of the run has it: later, and its rows, ranges and sequence numbered on."""
-    columns = batch.columns
-    rows = max(b.first_row + len(b.columns) for b in base)
-    ranges = 1 + max(int(b.columns.range_number.max(initial=0)) for b in base)
-    moved = replace(
-        columns,
-        start_ns=columns.start_ns + shift_ns,
-        range_number=np.where(columns.kind == Kind.RANGE, columns.range_number + copy * ranges, columns.range_number),
-        parent=np.where(columns.parent > 0, columns.parent + copy * ranges, columns.parent),
-    )
-    sequence = batch.sequence + copy * len(base)
-    return replace(batch, sequence=sequence, first_row=batch.first_row + copy * rows, columns=moved)
+            columns = batch.columns
+            moved = replace(
+                columns,
+                start_ns=columns.start_ns + copy * length_ns + shift_ns,
+                range_number=columns.range_number + columns.is_range * copy * ranges,
+                parent=columns.parent + (columns.parent >= 0) * copy * ranges,
+            )
+            yield replace(
+                batch,
+                sequence=batch.sequence + copy * len(base),
+                first_row=batch.first_row + copy * rows,
+                columns=moved,
+            )
 
 
 def _message(batch: Batch, producer: int) -> Message:

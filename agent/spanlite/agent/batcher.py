@@ -11,7 +11,7 @@ from spanlite.contract.columns import SpanColumns
 from spanlite.runtime.clock import Clock
 
 BATCH_ROWS = 32_768
-"""A batch costs its readers about as much as 10,000 spans, however many it has; this many take 100 KB on the wire."""
+"""A batch costs its readers as much as some thousands of spans, however many it has. So many take 100 KB."""
 
 
 @dataclass(slots=True)

@@ -148,8 +148,8 @@ class AgentServer:
     def _send(self, batches: Iterator[Batch]) -> None:
         """Passes on a frame's batches.
 
-        One frame is worked off at a time: peers that share the interpreter only slow each
-        other down, and hold their tables in memory meanwhile.
+        One frame is worked off at a time: peers that share the interpreter only slow each other down, and hold their
+        tables in memory meanwhile.
         """
         items: list[Item] = []
         try:

@@ -9,9 +9,12 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from spanlite.contract.columns import (
+    KERNEL,
+    MEMCPY,
+    MEMSET,
+    RANGE,
     Int32,
     Int64,
-    Kind,
     SpanColumns,
     UInt8,
     UInt32,
@@ -26,8 +29,6 @@ from spanlite.v1 import batch_pb2
 if TYPE_CHECKING:
     from spanlite.contract.codec import Limits
 
-_KERNEL, _MEMCPY, _MEMSET, _RANGE = (int(kind) for kind in Kind)
-"""As plain numbers: a comparison with an enum's member widens the column first."""
 _COLUMN_FIELDS = 1024
 """Most fields of a body beside its texts; 17 are known now."""
 
@@ -52,7 +53,7 @@ def encode_body(columns: SpanColumns, first_start_ns: int) -> bytes:
         parent=column_message(pack_zigzag(_steps(columns.parent + 1))),
         correlation=column_message(pack_zigzag(_steps(columns.correlation))),
         bytes=column_message(pack(columns.bytes[_moves_bytes(kind)])),
-        range_number=column_message(pack(columns.range_number[kind == _RANGE])),
+        range_number=column_message(pack(columns.range_number[columns.is_range])),
     )
     if len(columns) and not (columns.weight == 1).all():
         message.weight.CopyFrom(column_message(pack(columns.weight)))
@@ -76,7 +77,7 @@ def decode_body(body: bytes, rows: int, first_start_ns: int, *, limits: Limits, 
     duration = plain(message.duration, rows, "duration")
     if rows and duration.min() < 0:
         raise BatchError("value", "a duration is negative")
-    is_range = kind == _RANGE
+    is_range = kind == RANGE
     gap = unpack_zigzag(planes_of(message.gap), rows, "gap")
     return make_columns(
         _starts(gap, np.where(is_range, 0, duration) if is_range.any() else duration, first_start_ns),
@@ -98,7 +99,7 @@ def decode_body(body: bytes, rows: int, first_start_ns: int, *, limits: Limits, 
 
 def _kinds(column: batch_pb2.Column, rows: int) -> UInt8:
     kind = plain(column, rows, "kind")
-    if rows and not (kind.min() >= _KERNEL and kind.max() <= _RANGE):
+    if rows and not (kind.min() >= KERNEL and kind.max() <= RANGE):
         raise BatchError("value", f"kinds {int(kind.min())} to {int(kind.max())}; known are 1 to 4")
     return kind.astype(np.uint8)
 
@@ -121,7 +122,7 @@ def _sums(column: batch_pb2.Column, rows: int, name: str, first: int) -> Int64:
 
 
 def _gaps(columns: SpanColumns, first_start_ns: int) -> Int64:
-    advance = np.where(columns.kind == _RANGE, 0, columns.duration_ns)
+    advance = np.where(columns.is_range, 0, columns.duration_ns)
     gaps = columns.start_ns.copy()
     gaps[1:] -= columns.start_ns[:-1] + advance[:-1]
     gaps[:1] -= first_start_ns
@@ -141,7 +142,7 @@ def _steps(values: Int64) -> Int64:
 
 
 def _moves_bytes(kind: NDArray[np.generic]) -> NDArray[np.bool_]:
-    return np.asarray((kind == _MEMCPY) | (kind == _MEMSET))
+    return np.asarray((kind == MEMCPY) | (kind == MEMSET))
 
 
 def _index(column: batch_pb2.Column, rows: int, name: str, size: int) -> Int32:

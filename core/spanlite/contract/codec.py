@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from spanlite.contract.batch import Batch, ClockAnchor, Gpu
 from spanlite.contract.body import decode_body, encode_body
-from spanlite.contract.columns import Kind, SamplingMode, SpanColumns
+from spanlite.contract.columns import SamplingMode, SpanColumns
 from spanlite.contract.errors import BatchError
 from spanlite.contract.ids import RANGE_BIT
 from spanlite.contract.wire import check_field_count
@@ -163,7 +163,7 @@ def _last_end(columns: SpanColumns) -> int:
     if not len(columns):
         return 0
     ends = columns.start_ns + columns.duration_ns
-    gpu_work = columns.kind != Kind.RANGE
+    gpu_work = ~columns.is_range
     return int((ends[gpu_work] if gpu_work.any() else ends).max())
 
 

@@ -33,6 +33,10 @@ class Kind(IntEnum):
     RANGE = 4
 
 
+KERNEL, MEMCPY, MEMSET, RANGE = (int(kind) for kind in Kind)
+"""As plain numbers, to compare columns with: numpy widens a column before it compares it with an enum's member."""
+
+
 class SamplingMode(IntEnum):
     """How the agent chose spans; the values of proto SamplingMode."""
 
@@ -146,6 +150,11 @@ class SpanColumns:
     def take(self, rows: Int64 | NDArray[np.bool_] | slice) -> SpanColumns:
         """The rows named by an index array, a mask or a slice; tables are shared, not cut."""
         return replace(self, **{name: getattr(self, name)[rows] for name in ROW_COLUMNS})
+
+    @property
+    def is_range(self) -> NDArray[np.bool_]:
+        """Which rows are ranges; the others are GPU work."""
+        return np.asarray(self.kind == RANGE)
 
     @property
     def occupancy(self) -> NDArray[np.float64]:

@@ -139,6 +139,7 @@ def _decode_table(message: _TableMessage, layout: _Layout, limits: Limits) -> Ta
             packed.setdefault(column.width, []).append((field, planes_of(column)))
     for columns in packed.values():
         values = unpack_together([(field.name, planes) for field, planes in columns], rows)
+        # Every column may hold 0, so it changes no verdict, and no rows need no case of their own.
         lowest = values.min(axis=1, initial=0).tolist()
         highest = values.max(axis=1, initial=0).tolist()
         for at, (field, _) in enumerate(columns):

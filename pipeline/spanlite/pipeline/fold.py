@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanlite.contract.batch import Batch
-from spanlite.contract.columns import Int32, Int64, Kind, SpanColumns, UInt8, UInt64
+from spanlite.contract.columns import RANGE, Int32, Int64, SpanColumns, UInt8, UInt64
 from spanlite.contract.histogram import bucket_index
 from spanlite.contract.ids import mix64
 from spanlite.pipeline.partial import Partial, empty_partial
 from spanlite.pipeline.series import SeriesRegistry
 
 _Number = TypeVar("_Number", bound=np.generic)
-_RANGE = int(Kind.RANGE)
 _DENSE_LIMIT = 8
 """Buckets are counted in a dense table while it is at most this many times larger than the batch."""
 
@@ -94,7 +93,7 @@ def fold_batch(batch: Batch, width_ns: int, registry: SeriesRegistry) -> Partial
 
 
 def _work(columns: SpanColumns) -> _Work:
-    is_range = columns.kind == _RANGE
+    is_range = columns.is_range
     rows = np.flatnonzero(~is_range) if is_range.any() else None
 
     def of_work(column: NDArray[_Number]) -> NDArray[_Number]:
@@ -126,7 +125,7 @@ def _group(work: _Work, width_ns: int, configs: int, gpus: int) -> _Groups:
     stages = np.flatnonzero(np.bincount(work.stage))
     stage = np.zeros(int(stages[-1]) + 1, dtype=np.int64)
     stage[stages] = np.arange(len(stages))
-    shape = (len(windows), _RANGE, configs, len(stages), gpus)
+    shape = (len(windows), RANGE, configs, len(stages), gpus)
     inner: list[NDArray[np.integer[Any]]] = [work.kind, work.config, stage[work.stage], work.gpu]
     code = window
     for size, part in zip(shape[1:], inner, strict=True):

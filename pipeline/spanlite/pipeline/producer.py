@@ -7,15 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from spanlite.contract.batch import Batch
-from spanlite.contract.columns import Kind
 from spanlite.contract.state import Progress
 from spanlite.pipeline.dedupe import Sequences
 from spanlite.pipeline.fold import fold_batch
 from spanlite.pipeline.partial import Partial, empty_partial
 from spanlite.pipeline.series import SeriesRegistry
 from spanlite.pipeline.windows import WindowPolicy, Windows
-
-_RANGE = int(Kind.RANGE)
 
 
 class Folded(NamedTuple):
@@ -61,7 +58,7 @@ class ProducerFold:
         """Folds a batch; None when it was taken before."""
         if not self.taken.first_time(batch.sequence):
             return None
-        ranges = int(np.count_nonzero(batch.columns.kind == _RANGE))
+        ranges = int(np.count_nonzero(batch.columns.is_range))
         late = self.windows.add(batch, fold_batch(batch, self.windows.policy.width_ns, self.registry))
         return Folded(self.windows.close_due(), late, len(batch.columns) - ranges, ranges)
 

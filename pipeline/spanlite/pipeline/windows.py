@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from spanlite.contract.batch import Batch
-from spanlite.contract.columns import Kind
 from spanlite.pipeline.partial import Partial, empty_partial, merge, select
 
 SECOND_NS = 1_000_000_000
-_RANGE = int(Kind.RANGE)
 _MERGE_AFTER = 16
 """Pending partials are merged when there are this many: often enough to bound memory and state, seldom enough to be
 free."""
@@ -104,7 +102,7 @@ def newest_start_ns(batch: Batch) -> int | None:
     columns = batch.columns
     if not len(columns):
         return None
-    work = columns.kind != _RANGE
+    work = ~columns.is_range
     if work.all():
         return int(columns.start_ns.max())
     return int(columns.start_ns[work].max()) if np.any(work) else None
