@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import threading
 from pathlib import Path
 
 import pytest
@@ -153,3 +154,29 @@ def test_health_follows_errors_and_statistics() -> None:
     connection.statistics('{"brokers": {"b:1": {"state": "CONNECT"}, "b:2": {"state": "UP"}}}')
     assert connection.healthy
     assert connection.last_error == connection.barred == ""
+
+
+@pytest.mark.parametrize("name", ["_SSL", "_TRANSPORT"])
+def test_each_thread_is_told_why_a_certificate_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """librdkafka tells of one handshake in several threads, under either name: none may leave the reason out."""
+    asked, answer = threading.Event(), threading.Event()
+
+    def why(_settings: KafkaSettings, _text: str) -> str:
+        asked.set()
+        assert answer.wait(60)
+        return "certificate has expired"
+
+    monkeypatch.setattr("spanlite.transport.kafka_connection.why_refused", why)
+    connection = Connection(KafkaSettings(), ManualClock())
+    told = threading.Thread(target=connection.failed, args=(name, "ssl://b:1: certificate verify failed"))
+    other = threading.Thread(target=connection.failed, args=(name, "ssl://b:1: certificate verify failed"))
+    told.start()
+    assert asked.wait(60)
+    other.start()
+    other.join(0.2)
+    assert connection.last_error == "", "told before the reason was known"
+    answer.set()
+    for thread in (told, other):
+        thread.join(60)
+    assert connection.barred == "tls"
+    assert "certificate has expired" in connection.last_error
