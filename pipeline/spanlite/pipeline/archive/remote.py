@@ -124,7 +124,9 @@ class RemoteStore:
     def delete(self, names: Sequence[str]) -> None:
         if names:
             with ThreadPoolExecutor(min(_DELETES, len(names))) as pool:
-                list(pool.map(self._delete, names))
+                removals = [pool.submit(self._delete, name) for name in names]
+            for removal in removals:  # only now: one that fails keeps no other from being done
+                removal.result()
 
     def settle(self, folder: str) -> None:
         """Nothing to do: what a listing shows is durable."""
