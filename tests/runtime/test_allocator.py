@@ -39,3 +39,31 @@ def test_threads_get_no_heaps_of_their_own() -> None:
 
     assert heaps("free") >= 2
     assert heaps("bound") == 0
+
+
+FAULTS = """
+import resource, sys
+from spanlite.runtime.allocator import keep_freed
+
+if sys.argv[1] == "kept":
+    assert keep_freed()
+for turn in range(64):
+    if turn == 4:
+        begun = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    columns = [bytearray(24 << 20) for _ in range(2)]
+    del columns
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - begun)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has these settings")
+def test_freed_memory_is_used_again() -> None:
+    """Sixty times two columns of 24 MiB: the system hands out their pages each time, and once when kept."""
+
+    def faults(word: str) -> int:
+        command = [sys.executable, "-c", FAULTS, word]
+        return int(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
+
+    pages = 2 * (24 << 20) // 4096
+    assert faults("free") > pages
+    assert faults("kept") < pages

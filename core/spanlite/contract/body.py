@@ -21,9 +21,11 @@ from spanlite.contract.columns import (
     make_columns,
 )
 from spanlite.contract.errors import BatchError
-from spanlite.contract.planes import pack, pack_zigzag, unpack, unpack_index, unpack_zigzag
+from spanlite.contract.planes import pack, pack_zigzag, unpack, unpack_index, unpack_zigzag, unpack_zigzag_sums
 from spanlite.contract.tables import column_message, decode_tables, encode_table, encode_traces, plain, planes_of
 from spanlite.contract.wire import check_field_count
+from spanlite.native import columns as native
+from spanlite.native import library
 from spanlite.v1 import batch_pb2
 
 if TYPE_CHECKING:
@@ -78,9 +80,8 @@ def decode_body(body: bytes, rows: int, first_start_ns: int, *, limits: Limits, 
     if rows and duration.min() < 0:
         raise BatchError("value", "a duration is negative")
     is_range = kind == RANGE
-    gap = unpack_zigzag(planes_of(message.gap), rows, "gap")
     return make_columns(
-        _starts(gap, np.where(is_range, 0, duration) if is_range.any() else duration, first_start_ns),
+        _starts(unpack_zigzag(planes_of(message.gap), rows, "gap"), duration, kind, first_start_ns),
         duration,
         tables=tables,
         kind=kind,
@@ -116,9 +117,7 @@ def _weights(message: batch_pb2.SpanColumns, rows: int, absent: int) -> UInt32:
 
 
 def _sums(column: batch_pb2.Column, rows: int, name: str, first: int) -> Int64:
-    steps = unpack_zigzag(planes_of(column), rows, name)
-    steps[:1] += first
-    return np.cumsum(steps, out=steps)
+    return unpack_zigzag_sums(planes_of(column), rows, name, first)
 
 
 def _gaps(columns: SpanColumns, first_start_ns: int) -> Int64:
@@ -129,8 +128,12 @@ def _gaps(columns: SpanColumns, first_start_ns: int) -> Int64:
     return gaps
 
 
-def _starts(gap: Int64, advance: Int64, first_start_ns: int) -> Int64:
-    gap[1:] += advance[:-1]  # the array is this module's own, fresh from unpack_zigzag
+def _starts(gap: Int64, duration: Int64, kind: UInt8, first_start_ns: int) -> Int64:
+    """Starts, in place of the gaps: the array is this module's own, fresh from unpack_zigzag."""
+    if (fast := library()) is not None:
+        native.starts(fast, gap, duration, kind, still=RANGE, first=first_start_ns)
+        return gap
+    gap[1:] += np.where(kind[:-1] == RANGE, 0, duration[:-1])
     gap[:1] += first_start_ns
     return np.cumsum(gap, out=gap)
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanlite.contract.columns import Int32, Int64
+from spanlite.native.folding import Cells
 
 SCHEMA = 5
 PER_OCTAVE = 1 << SCHEMA
@@ -22,6 +23,7 @@ LOWEST_INDEX = -30 * PER_OCTAVE
 _OCTAVES = 64
 _CELL_BITS = 8
 """Mantissa bits of the look-up table; 256 cells an octave against 32 buckets: no cell holds two bounds."""
+_CELL_SHIFT = 52 - _CELL_BITS
 
 
 @lru_cache(maxsize=1)
@@ -42,15 +44,15 @@ def bounds_ns() -> Int64:
 
 
 @lru_cache(maxsize=1)
-def _cells() -> tuple[Int32, Int64]:
+def cells() -> Cells:
     """For each cell of the float64 bit pattern: the bucket of its first value, and that bucket's bound."""
     bounds = bounds_ns()
-    cells = np.arange((1023 + 63) << _CELL_BITS, dtype=np.int64)
-    first = (cells << (52 - _CELL_BITS)).view(np.float64)
-    whole = np.ceil(np.where(cells >= (1023 << _CELL_BITS), first, 1.0))
+    patterns = np.arange((1023 + 63) << _CELL_BITS, dtype=np.int64)
+    first = (patterns << _CELL_SHIFT).view(np.float64)
+    whole = np.ceil(np.where(patterns >= (1023 << _CELL_BITS), first, 1.0))
     lowest = np.minimum(whole, 2.0**62).astype(np.int64)
     position = np.minimum(np.searchsorted(bounds, lowest, side="left"), len(bounds) - 1)
-    return position.astype(np.int32), bounds[position]
+    return Cells(position.astype(np.int32), bounds[position], _CELL_SHIFT, LOWEST_INDEX)
 
 
 def bucket_index(duration_ns: Int64) -> Int32:
@@ -63,8 +65,8 @@ def bucket_index(duration_ns: Int64) -> Int32:
         int32 indexes, shape (n,); exact at every bound.
     """
     clipped = np.clip(duration_ns, 1, 1 << 53)
-    cell = clipped.astype(np.float64).view(np.int64) >> (52 - _CELL_BITS)
-    position, bound = _cells()
+    position, bound, shift, _ = cells()
+    cell = clipped.astype(np.float64).view(np.int64) >> shift
     index = position[cell] + (clipped > bound[cell]) + np.int32(LOWEST_INDEX)
     return np.asarray(index, dtype=np.int32)
 

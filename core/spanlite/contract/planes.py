@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from spanlite.contract.columns import Int64, UInt64
 from spanlite.contract.errors import BatchError
+from spanlite.native import columns as native
+from spanlite.native import library
 
 WIDTHS = (0, 1, 2, 4, 8)
 _WIDTH_OF_BYTES = (0, 1, 2, 4, 4, 8, 8, 8, 8)
@@ -69,6 +71,9 @@ def unpack(planes: Planes, rows: int, column: str) -> Int64:
     if planes.width == 0:
         _check(planes, rows, column)
         return np.full(rows, planes.base, dtype=np.int64)
+    if (fast := library()) is not None:
+        _check(planes, rows, column)
+        return native.unpack(fast, planes.data, planes.width, rows, planes.base)
     raw = _join(planes, rows, column).astype(np.uint64)
     raw += np.uint64(planes.base & 0xFFFFFFFFFFFFFFFF)
     return raw.view(np.int64)
@@ -100,6 +105,10 @@ def unpack_index(planes: Planes, rows: int, column: str, size: int) -> NDArray[n
         _check(planes, rows, column)
         lowest = highest = planes.base
         index = np.full(rows, planes.base if 0 <= planes.base < size else 0, dtype=np.int32)
+    elif (fast := library()) is not None:
+        _check(planes, rows, column)
+        index, most = native.unpack_index(fast, planes.data, planes.width, rows, planes.base)
+        lowest, highest = planes.base, planes.base + most
     else:
         raw = _join(planes, rows, column)
         lowest = planes.base
@@ -116,7 +125,21 @@ def unpack_zigzag(planes: Planes, rows: int, column: str) -> Int64:
     if planes.width == 0:
         _check(planes, rows, column)
         return np.zeros(rows, dtype=np.int64)
+    if (fast := library()) is not None:
+        _check(planes, rows, column)
+        return native.unzigzag(fast, planes.data, planes.width, rows)
     return unzigzag(_join(planes, rows, column))
+
+
+def unpack_zigzag_sums(planes: Planes, rows: int, column: str, first: int) -> Int64:
+    """`first` and the values of `unpack_zigzag` up to each row, added up modulo 2^64."""
+    fast = library()
+    if planes.width and fast is not None:
+        _check(planes, rows, column)
+        return native.unzigzag_sums(fast, planes.data, planes.width, rows, first)
+    steps = unpack_zigzag(planes, rows, column)
+    steps[:1] += first
+    return np.cumsum(steps, out=steps)
 
 
 def _split(raw: NDArray[np.integer[Any]], most: int, base: int) -> Planes:

@@ -2,56 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spanlite.contract.batch import Batch
-from spanlite.contract.columns import RANGE, Int32, Int64, SpanColumns, UInt8, UInt64
-from spanlite.contract.histogram import bucket_index
-from spanlite.contract.ids import mix64
+from spanlite.contract.columns import RANGE, Int64, SpanColumns
+from spanlite.contract.histogram import cells
+from spanlite.native import Library, library
+from spanlite.native.folding import Columns, Sizes, fold
 from spanlite.pipeline.partial import Partial, empty_partial
 from spanlite.pipeline.series import SeriesRegistry
-
-_Number = TypeVar("_Number", bound=np.generic)
-_DENSE_LIMIT = 8
-"""Buckets are counted in a dense table while it is at most this many times larger than the batch."""
-
-
-class _Work(NamedTuple):
-    """The columns of a batch's GPU work that are folded; `rows` are their places in the batch, None for all.
-
-    `weight` is None where every span stands for itself, `bytes` where nothing was moved.
-    """
-
-    rows: Int64 | None
-    start_ns: Int64
-    duration_ns: Int64
-    kind: UInt8
-    config: Int32
-    stage: Int32
-    gpu: Int64
-    weight: Int64 | None
-    bytes: Int64 | None
-
-
-class _Groups(NamedTuple):
-    """Rows of a batch grouped by (window, kind, config, stage, gpu).
-
-    `code` numbers the group of each row; `order` sorts rows by it; `first` is each group's first place in that order,
-    `spans` the number of its rows.
-    """
-
-    code: Int64
-    order: Int64
-    first: Int64
-    spans: Int64
-    window: Int64
-    kind: Int32
-    config: Int32
-    stage: Int32
-    gpu: Int32
+from spanlite.pipeline.sums import Sums, sum_batch
 
 
 def fold_batch(batch: Batch, width_ns: int, registry: SeriesRegistry) -> Partial:
@@ -66,137 +29,63 @@ def fold_batch(batch: Batch, width_ns: int, registry: SeriesRegistry) -> Partial
         registry: numbers the series; partials of one registry can be merged.
     """
     columns = batch.columns
-    work = _work(columns)
-    if len(work.start_ns) == 0:
+    if columns.is_range.all():
         return empty_partial()
-    groups = _group(work, width_ns, len(columns.configs), len(batch.gpus) + 1)
-    order, first, weight = groups.order, groups.first, work.weight
-    duration = work.duration_ns[order]
-    longest_ns = np.maximum.reduceat(duration, first)
-    longest, exemplar_span = _longest_rows(batch, work, groups, duration == np.repeat(longest_ns, groups.spans))
-    sum_ns = np.add.reduceat(duration if weight is None else duration * weight[order], first)
+    sums = _sum_batch(batch, width_ns)
     return Partial(
-        window=groups.window,
-        series=np.array(registry.resolve(batch, groups.kind, groups.config, groups.stage, groups.gpu), dtype=np.int32),
-        count=groups.spans if weight is None else np.add.reduceat(weight[order], first),
-        spans=groups.spans,
-        sum_ns=sum_ns,
-        min_ns=np.minimum.reduceat(duration, first),
-        max_ns=longest_ns,
-        warp_ns=sum_ns * columns.configs["active_warps"].astype(np.int64)[groups.config],
-        bytes=_moved(work, groups),
-        exemplar_trace=_trace_ids(columns, longest if work.rows is None else work.rows[longest]),
-        exemplar_span=exemplar_span,
-        exemplar_start_ns=work.start_ns[longest],
-        **_buckets(work.duration_ns, groups.code, len(first), weight),
+        window=sums.window,
+        series=np.array(registry.resolve(batch, sums.kind, sums.config, sums.stage, sums.gpu), dtype=np.int32),
+        count=sums.count,
+        spans=sums.spans,
+        sum_ns=sums.sum_ns,
+        min_ns=sums.min_ns,
+        max_ns=sums.max_ns,
+        warp_ns=sums.sum_ns * columns.configs["active_warps"].astype(np.int64)[sums.config],
+        bytes=sums.bytes,
+        exemplar_trace=_trace_ids(columns, sums.row),
+        exemplar_span=sums.span_id,
+        exemplar_start_ns=columns.start_ns[sums.row],
+        bucket_row=sums.bucket_row,
+        bucket_index=sums.bucket_index,
+        bucket_count=sums.bucket_count,
     )
 
 
-def _work(columns: SpanColumns) -> _Work:
-    is_range = columns.is_range
-    rows = np.flatnonzero(~is_range) if is_range.any() else None
+def _sum_batch(batch: Batch, width_ns: int) -> Sums:
+    native = library()
+    return (native and sum_natively(native, batch, width_ns)) or sum_batch(batch, width_ns)
 
-    def of_work(column: NDArray[_Number]) -> NDArray[_Number]:
-        return column if rows is None else column[rows]
 
-    weight, moved = of_work(columns.weight), of_work(columns.bytes)
-    return _Work(
-        rows=rows,
-        start_ns=of_work(columns.start_ns),
-        duration_ns=of_work(columns.duration_ns),
-        kind=of_work(columns.kind),
-        config=of_work(columns.config),
-        stage=of_work(columns.stage),
-        gpu=columns.places["gpu"].astype(np.int64)[of_work(columns.place)],
-        weight=None if (weight == 1).all() else weight.astype(np.int64),
-        bytes=moved if moved.any() else None,
+def sum_natively(native: Library, batch: Batch, width_ns: int) -> Sums | None:
+    """What `sum_batch` gives; None where the tables that it would take are too large."""
+    columns = batch.columns
+    found = fold(
+        native,
+        Columns(
+            *(columns.start_ns, columns.duration_ns, columns.kind, columns.config, columns.stage, columns.place),
+            *(columns.bytes, columns.weight, columns.places["gpu"].astype(np.int32)),
+        ),
+        Sizes(RANGE, len(columns.configs), len(columns.strings), len(batch.gpus) + 1),
+        cells(),
+        width_ns=width_ns,
+        ids=(batch.session, batch.first_row),
     )
-
-
-def _moved(work: _Work, groups: _Groups) -> Int64:
-    if work.bytes is None:
-        return np.zeros(len(groups.first), dtype=np.int64)
-    moved = work.bytes if work.weight is None else work.bytes * work.weight
-    return np.add.reduceat(moved[groups.order], groups.first)
-
-
-def _group(work: _Work, width_ns: int, configs: int, gpus: int) -> _Groups:
-    windows, window = _windows(work.start_ns // width_ns)
-    stages = np.flatnonzero(np.bincount(work.stage))
-    stage = np.zeros(int(stages[-1]) + 1, dtype=np.int64)
-    stage[stages] = np.arange(len(stages))
-    shape = (len(windows), RANGE, configs, len(stages), gpus)
-    inner: list[NDArray[np.integer[Any]]] = [work.kind, work.config, stage[work.stage], work.gpu]
-    code = window
-    for size, part in zip(shape[1:], inner, strict=True):
-        code = np.asarray(code * size + part, dtype=np.int64)
-    present, code = _renumber(code, int(np.prod(shape, dtype=object)))
-    order = np.argsort(code.astype(np.uint16) if len(present) < 1 << 16 else code, kind="stable")
-    counts = np.bincount(code, minlength=len(present))
-    parts = np.unravel_index(present, shape)
-    return _Groups(
-        code,
-        order,
-        np.cumsum(counts) - counts,
-        counts,
-        windows[parts[0]],
-        parts[1].astype(np.int32),
-        parts[2].astype(np.int32),
-        stages[parts[3]].astype(np.int32),
-        parts[4].astype(np.int32),
+    if found is None:
+        return None
+    summed: dict[str, Any] = {name: np.ascontiguousarray(found.sums[name]) for name in found.sums.dtype.names or ()}
+    return Sums(
+        window=found.window,
+        kind=found.kind.astype(np.int32),
+        config=found.config.astype(np.int32),
+        stage=found.stage.astype(np.int32),
+        gpu=found.gpu.astype(np.int32),
+        **summed,
+        bucket_row=found.bucket_row,
+        bucket_index=found.bucket_index,
+        bucket_count=found.bucket_count,
     )
-
-
-def _windows(window: Int64) -> tuple[Int64, Int64]:
-    """Windows of a batch, and each row's place among them; a batch spans one or two, seldom more."""
-    first, last = int(window.min()), int(window.max())
-    if last - first < 1024:
-        return np.arange(first, last + 1), window - first
-    distinct, place = np.unique(window, return_inverse=True)
-    return distinct, place
-
-
-def _renumber(code: Int64, size: int) -> tuple[Int64, Int64]:
-    """Distinct codes ascending, and each code as its place among them."""
-    if size > _DENSE_LIMIT * len(code) + 4096:
-        present, inverse = np.unique(code, return_inverse=True)
-        return present, inverse
-    present = np.flatnonzero(np.bincount(code, minlength=size))
-    place = np.empty(size, dtype=np.int64)
-    place[present] = np.arange(len(present))
-    return present, place[code]
-
-
-def _longest_rows(batch: Batch, work: _Work, groups: _Groups, longest: NDArray[np.bool_]) -> tuple[Int64, UInt64]:
-    """Row and span id of each group's longest span; equals are told apart by start, then id, as `merge` does."""
-    candidate = groups.order[np.flatnonzero(longest)]
-    number = (candidate if work.rows is None else work.rows[candidate]).astype(np.uint64) + np.uint64(batch.first_row)
-    span = mix64(number ^ np.uint64(batch.session))
-    code = groups.code[candidate]
-    order = np.lexsort((span, work.start_ns[candidate], code))
-    code = code[order]
-    fresh = np.ones(len(code), dtype=bool)
-    fresh[1:] = code[1:] != code[:-1]
-    chosen = order[fresh]
-    return candidate[chosen], span[chosen]
 
 
 def _trace_ids(columns: SpanColumns, rows: Int64) -> NDArray[np.void]:
     ids = np.concatenate([columns.traces["id"], np.zeros(1, dtype="V16")])
     return ids[columns.trace[rows]]  # -1, no trace, takes the zeros at the end
-
-
-def _buckets(duration_ns: Int64, code: Int64, groups: int, weight: Int64 | None) -> dict[str, Any]:
-    index = bucket_index(duration_ns)
-    lowest = int(index.min())
-    buckets = int(index.max()) - lowest + 1
-    present, place = _renumber(code * buckets + (index - lowest), groups * buckets)
-    count = np.bincount(place, minlength=len(present))
-    if weight is not None:
-        count = np.zeros(len(present), dtype=np.int64)
-        np.add.at(count, place, weight)
-    return {
-        "bucket_row": (present // buckets).astype(np.int32),
-        "bucket_index": (present % buckets + lowest).astype(np.int32),
-        "bucket_count": count,
-    }

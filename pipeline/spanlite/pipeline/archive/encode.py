@@ -11,8 +11,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spanlite.contract.batch import Batch, Gpu
-from spanlite.contract.columns import Int64, config_occupancy
+from spanlite.contract.columns import Int32, Int64, config_occupancy
 from spanlite.contract.ids import RANGE_BIT
+from spanlite.native import columns as native
+from spanlite.native import library
 from spanlite.pipeline.archive.rows import Rows, distinct, gpu_fields
 from spanlite.pipeline.archive.schema import (
     COLUMNS,
@@ -67,12 +69,12 @@ class Encoder:
     def table(self, chosen: Int64) -> Any:
         """The rows `chosen`, in that order, as an Arrow table of `file_schema()`."""
         rows = self.rows
-        index = {  # int64, since numpy would convert a narrower index for each of the columns
-            "config": rows.config[chosen].astype(np.int64),
-            "place": rows.place[chosen].astype(np.int64),
-            "node": rows.node[chosen].astype(np.int64),
-            "trace": rows.trace[chosen].astype(np.int64),
-            "batch": rows.batch[chosen].astype(np.int64),
+        index = {
+            "config": _index(rows.config, chosen),
+            "place": _index(rows.place, chosen),
+            "node": _index(rows.node, chosen),
+            "trace": _index(rows.trace, chosen),
+            "batch": _index(rows.batch, chosen),
         }
         index["trace"][index["trace"] < 0] = len(rows.traces)  # the entry of rows without a trace
         arrays = [
@@ -87,12 +89,12 @@ class Encoder:
         values, extra = self._tables[column.name]
         if column.name in _TEXTS:
             return _dictionary(self._take(extra, index), values, column)
-        spread = self._take(values, index)
-        return pa.array(spread, mask=self._take(extra, index) if extra is not None else None)
+        nulls = self._take(extra, index) if extra is not None and extra.any() else None
+        return pa.array(self._take(values, index), mask=nulls)
 
     def _take(self, values: NDArray[Any], index: Int64) -> NDArray[Any]:
         if not len(values) or not bool((values == values[0]).all()):
-            return values.take(index, mode="clip")  # indexes are in range: the check would double the time
+            return _take(values, index)
         key = (values.dtype, values[0])
         same = self._same.get(key)
         if same is None or len(same) != len(index):  # half of the columns are 0 on every row: one array serves all
@@ -107,15 +109,16 @@ class Encoder:
             return _named(rows.plain["kind"][chosen], KIND_NAMES)
         if name == "stage":
             codes = rows.stage[chosen]
-            used, small = np.unique(codes, return_inverse=True)
+            used, small = _used(codes, len(rows.strings))
             texts = pa.array([rows.strings[i] or None for i in used], pa.string())
-            return _without_nulls(small.astype(np.int32), texts)
+            return _without_nulls(small, texts)
         if name == "span_id":
             number = rows.plain["range_number"][chosen]
             return pa.array(np.where(number >= 0, _range_ids(number), rows.row[chosen]))
         if name == "parent_span_id":
             parent = rows.plain["parent"][chosen]
-            return pa.array(_range_ids(parent), mask=parent < 0)
+            none = parent < 0
+            return pa.array(_range_ids(parent), mask=none if none.any() else None)
         return pa.array(rows.plain["correlation" if name == "correlation_id" else name][chosen])
 
     def _table_values(self, column: Column) -> _Values:
@@ -181,13 +184,27 @@ def _batch_values(column: Column, batches: Any) -> _Values:
     return np.array([getattr(batch, field) for batch in batches], dtype=np.dtype(str(column.type))), None
 
 
+def _index(column: Int32, chosen: Int64) -> NDArray[Any]:
+    index = column[chosen]
+    # numpy would convert a narrower index for each of the columns
+    return index if library() is not None else index.astype(np.int64)
+
+
+def _take(values: NDArray[Any], index: NDArray[Any]) -> NDArray[Any]:
+    """values[index]; indexes are in range, as `gather` made them."""
+    fast = library()
+    if fast is not None and values.dtype.itemsize in (4, 8):
+        return native.take(fast, values, index)
+    return values.take(index, mode="clip")  # the check would double the time
+
+
 def _texts(values: list[Any], kind: Any) -> _Values:
     encoded = pa.array(values, kind).dictionary_encode()
     return encoded.dictionary, encoded.indices.fill_null(-1).to_numpy().astype(np.int32)
 
 
 def _dictionary(codes: NDArray[Any], values: Any, column: Column) -> Any:
-    mask = codes < 0 if column.nullable else None
+    mask = codes < 0 if column.nullable and len(codes) and codes.min() < 0 else None
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32(), mask=mask), values)
 
 
@@ -201,12 +218,18 @@ def _without_nulls(codes: NDArray[np.int32], values: Any) -> Any:
 
 
 def _named(values: NDArray[Any], names: dict[int, str]) -> Any:
-    codes = np.zeros(256, dtype=np.int32)
-    used = np.flatnonzero(np.bincount(values, minlength=256))
-    codes[used] = np.arange(len(used))
+    used, codes = _used(values, 256)
     return pa.DictionaryArray.from_arrays(
-        pa.array(codes[values]), pa.array([names.get(int(v), str(v)) for v in used], pa.string())
+        pa.array(codes), pa.array([names.get(int(v), str(v)) for v in used], pa.string())
     )
+
+
+def _used(values: NDArray[Any], size: int) -> tuple[Int64, Int32]:
+    """Which of the numbers below `size` occur, and each value as its place among them; no sorting of rows."""
+    used = np.flatnonzero(np.bincount(values, minlength=size))
+    codes = np.zeros(size, dtype=np.int32)
+    codes[used] = np.arange(len(used))
+    return used, codes[values]
 
 
 def _range_ids(number: NDArray[Any]) -> NDArray[np.uint64]:

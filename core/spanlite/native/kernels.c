@@ -1,0 +1,284 @@
+/*
+ * The two inner loops that every span goes through on a cluster: undoing a packed column, and folding a batch.
+ *
+ * Each function does what the numpy code beside its caller does, to the bit (tests/native compare them), in one pass
+ * instead of many. No function keeps anything, allocates more than its scratch, or reads beyond the lengths it is given.
+ * Little-endian machines only, as the format; the loader checks that.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#if defined(__x86_64__) && defined(__GLIBC__)
+#define WIDE __attribute__((target_clones("avx2", "default"))) /* the loader of the system picks at run time */
+#else
+#define WIDE
+#endif
+
+/* Told by the loader: it refuses a library that speaks another revision. */
+EXPORT int64_t spanlite_revision(void) { return 1; }
+
+/* ---- columns: byte planes of width 1, 2, 4 or 8, plane after plane ---- */
+
+#define EACH_WIDTH(width, rows, planes, RAW, DO)                                                                     \
+  do {                                                                                                               \
+    const uint8_t *a = (planes), *b = a + (rows), *c = b + (rows), *d = c + (rows);                                  \
+    if ((width) == 1) {                                                                                              \
+      for (int64_t i = 0; i < (rows); i++) {                                                                         \
+        RAW r = a[i];                                                                                                \
+        DO                                                                                                           \
+      }                                                                                                              \
+    } else if ((width) == 2) {                                                                                       \
+      for (int64_t i = 0; i < (rows); i++) {                                                                         \
+        RAW r = (RAW)(a[i] | (uint32_t)b[i] << 8);                                                                   \
+        DO                                                                                                           \
+      }                                                                                                              \
+    } else if ((width) == 4) {                                                                                       \
+      for (int64_t i = 0; i < (rows); i++) {                                                                         \
+        RAW r = (RAW)(a[i] | (uint32_t)b[i] << 8 | (uint32_t)c[i] << 16 | (uint32_t)d[i] << 24);                     \
+        DO                                                                                                           \
+      }                                                                                                              \
+    } else {                                                                                                         \
+      const uint8_t *e = d + (rows), *f = e + (rows), *g = f + (rows), *h = g + (rows);                              \
+      for (int64_t i = 0; i < (rows); i++) {                                                                         \
+        RAW r = (RAW)(a[i] | (uint64_t)b[i] << 8 | (uint64_t)c[i] << 16 | (uint64_t)d[i] << 24 |                     \
+                      (uint64_t)e[i] << 32 | (uint64_t)f[i] << 40 | (uint64_t)g[i] << 48 | (uint64_t)h[i] << 56);    \
+        DO                                                                                                           \
+      }                                                                                                              \
+    }                                                                                                                \
+  } while (0)
+
+#define UNZIGZAG(r) (((r) >> 1) ^ (0 - ((r) & 1)))
+
+/* out[i] = base + value i, modulo 2^64. */
+EXPORT WIDE void spanlite_unpack(const uint8_t *planes, int64_t width, int64_t rows, uint64_t base, uint64_t *out) {
+  EACH_WIDTH(width, rows, planes, uint64_t, out[i] = base + r;);
+}
+
+/* out[i] = base + value i as int32; returns the largest value, so that the caller can check base + that before use. */
+EXPORT WIDE uint64_t spanlite_unpack_index(const uint8_t *planes, int64_t width, int64_t rows, uint32_t base,
+                                           uint32_t *out) {
+  uint64_t most = 0;
+  if (width <= 2) {
+    uint32_t high = 0;
+    EACH_WIDTH(width, rows, planes, uint32_t, high = r > high ? r : high; out[i] = base + r;);
+    return high;
+  }
+  EACH_WIDTH(width, rows, planes, uint64_t, most = r > most ? r : most; out[i] = base + (uint32_t)r;);
+  return most;
+}
+
+/* out[i] = value i with its sign back. */
+EXPORT WIDE void spanlite_unzigzag(const uint8_t *planes, int64_t width, int64_t rows, uint64_t *out) {
+  EACH_WIDTH(width, rows, planes, uint64_t, out[i] = UNZIGZAG(r););
+}
+
+/* out[i] = first + values 0 … i with their signs back. */
+EXPORT void spanlite_unzigzag_sums(const uint8_t *planes, int64_t width, int64_t rows, uint64_t first, uint64_t *out) {
+  uint64_t sum = first;
+  EACH_WIDTH(width, rows, planes, uint64_t, sum += UNZIGZAG(r); out[i] = sum;);
+}
+
+/* Starts of spans in place: gap → first + gaps and durations before; a span whose kind is `still` lets no time pass. */
+EXPORT void spanlite_starts(uint64_t *gap, const uint64_t *duration, const uint8_t *kind, uint8_t still, int64_t rows,
+                            uint64_t first) {
+  uint64_t end = first;
+  for (int64_t i = 0; i < rows; i++) {
+    uint64_t start = end + gap[i];
+    gap[i] = start;
+    end = start + (kind[i] == still ? 0 : duration[i]);
+  }
+}
+
+/* out[i] = values[index[i]], of 4 or 8 bytes each. The caller knows that every index is in range. */
+EXPORT void spanlite_take(const void *values, int64_t size, const int32_t *index, int64_t rows, void *out) {
+  if (size == 4) {
+    const uint32_t *from = values;
+    uint32_t *to = out;
+    for (int64_t i = 0; i < rows; i++) to[i] = from[index[i]];
+  } else {
+    const uint64_t *from = values;
+    uint64_t *to = out;
+    for (int64_t i = 0; i < rows; i++) to[i] = from[index[i]];
+  }
+}
+
+/* ---- folding ---- */
+
+/* Columns of a batch; see pipeline.fold. */
+struct batch {
+  int64_t rows;
+  const int64_t *start, *duration;
+  const uint8_t *kind;
+  const int32_t *config, *stage, *place;
+  const int64_t *bytes;    /* of a span, or NULL: nothing was moved */
+  const uint32_t *weight;  /* or NULL: each span stands for itself */
+  const int32_t *gpu;      /* of each place, 0 … gpus - 1 */
+  int64_t kinds;           /* kinds below this are GPU work, the others are left out */
+  int64_t configs, places, stages, gpus;
+  int64_t window_ns, window; /* width; number of the earliest window */
+  int64_t windows;
+};
+
+/* What a batch's GPU work looks like as a whole. */
+struct extent {
+  int64_t rows, first_start, last_start;
+  int64_t weighted, moves; /* whether any weight is not 1, any bytes not 0 */
+};
+
+/*
+ * Looks through a batch, weight and bytes included; `used` of each of the `stages` is set to 1 where it occurs. Returns
+ * the first row with an index that points nowhere, -1 if there is none: only then may the other functions be called.
+ */
+EXPORT int64_t spanlite_extent(const struct batch *b, uint8_t *used, struct extent *found) {
+  int64_t rows = 0, first = INT64_MAX, last = INT64_MIN, moves = 0;
+  uint32_t weighted = 0;
+  for (int64_t i = 0; i < b->rows; i++) {
+    if (b->kind[i] >= b->kinds) continue;
+    if ((uint32_t)b->config[i] >= (uint64_t)b->configs || (uint32_t)b->place[i] >= (uint64_t)b->places ||
+        (uint32_t)b->stage[i] >= (uint64_t)b->stages)
+      return i;
+    rows++;
+    int64_t start = b->start[i];
+    first = start < first ? start : first;
+    last = start > last ? start : last;
+    used[b->stage[i]] = 1;
+    weighted |= b->weight[i] ^ 1;
+    moves |= b->bytes[i];
+  }
+  *found = (struct extent){rows, first, last, weighted != 0, moves != 0};
+  return -1;
+}
+
+static int64_t window_of(int64_t start, int64_t width) {
+  return start / width - (start % width < 0);
+}
+
+/*
+ * Groups the GPU work of a batch by (window, kind, config, stage, gpu).
+ *
+ * stage_place: place of each stage among those in use; stages counts these. number: zeroed scratch of
+ * windows · kinds · configs · stages · gpus entries. group: of each row, -1 for what is no GPU work. code: which entry
+ * each group is, ascending. Returns how many groups.
+ */
+EXPORT int64_t spanlite_groups(const struct batch *b, const int32_t *stage_place, int32_t *number, int64_t entries,
+                               int32_t *group, int64_t *code) {
+  int64_t window = 0, first = 1, last = 0; /* the window of the row before, and its edges: none yet */
+  for (int64_t i = 0; i < b->rows; i++) {
+    if (b->kind[i] >= b->kinds) {
+      group[i] = -1;
+      continue;
+    }
+    int64_t start = b->start[i];
+    if (start < first || start > last) { /* another window: seldom, as spans come nearly in order */
+      window = window_of(start, b->window_ns);
+      int64_t into = start % b->window_ns;
+      into += into < 0 ? b->window_ns : 0;
+      first = start < INT64_MIN + into ? INT64_MIN : start - into;
+      int64_t rest = b->window_ns - 1 - into;
+      last = start > INT64_MAX - rest ? INT64_MAX : start + rest;
+    }
+    int64_t at = window - b->window;
+    at = at * b->kinds + b->kind[i];
+    at = at * b->configs + b->config[i];
+    at = at * b->stages + stage_place[b->stage[i]];
+    at = at * b->gpus + b->gpu[b->place[i]];
+    number[at] = 1;
+    group[i] = (int32_t)at;
+  }
+  int64_t groups = 0;
+  for (int64_t at = 0; at < entries; at++) {
+    if (number[at]) {
+      code[groups] = at;
+      number[at] = (int32_t)groups++;
+    }
+  }
+  for (int64_t i = 0; i < b->rows; i++)
+    if (group[i] >= 0) group[i] = number[group[i]];
+  return groups;
+}
+
+static uint64_t mix64(uint64_t x) {
+  x ^= x >> 30;
+  x *= 0xBF58476D1CE4E5B9u;
+  x ^= x >> 27;
+  x *= 0x94D049BB133111EBu;
+  return x ^ x >> 31;
+}
+
+/* What is known of a group while its spans are added; `row` is its longest span. */
+struct sums {
+  int64_t count, spans, sum_ns, min_ns, max_ns, bytes, row;
+  uint64_t span_id;
+};
+
+/*
+ * Sums of each group, and the bucket of each row of GPU work in `bucket` (position: bucket of the first value of each
+ * cell, bound: that bucket's last value; see contract.histogram). `sums` is zeroed. range: lowest and highest bucket.
+ */
+EXPORT void spanlite_sums(const struct batch *b, const int32_t *group, uint64_t session, uint64_t first_row,
+                          const int32_t *position, const int64_t *bound, int64_t cell_shift, int32_t lowest_index,
+                          struct sums *sums, int32_t *bucket, int32_t *range) {
+  int32_t least = INT32_MAX, most = INT32_MIN;
+  for (int64_t i = 0; i < b->rows; i++) {
+    if (group[i] < 0) continue;
+    struct sums *s = sums + group[i];
+    int64_t duration = b->duration[i];
+    uint64_t weight = b->weight ? b->weight[i] : 1;
+    int fresh = s->spans == 0;
+    s->spans++;
+    s->count += (int64_t)weight;
+    s->sum_ns = (int64_t)((uint64_t)s->sum_ns + (uint64_t)duration * weight);
+    if (b->bytes) s->bytes = (int64_t)((uint64_t)s->bytes + (uint64_t)b->bytes[i] * weight);
+    if (fresh || duration < s->min_ns) s->min_ns = duration;
+    if (fresh || duration > s->max_ns) {
+      s->max_ns = duration;
+      s->row = i;
+    } else if (duration == s->max_ns && b->start[i] <= b->start[s->row]) { /* equals: by start, then by id */
+      if (b->start[i] < b->start[s->row] ||
+          mix64((first_row + (uint64_t)i) ^ session) < mix64((first_row + (uint64_t)s->row) ^ session))
+        s->row = i;
+    }
+    int64_t clipped = duration < 1 ? 1 : duration > (int64_t)1 << 53 ? (int64_t)1 << 53 : duration;
+    double value = (double)clipped;
+    int64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    int64_t cell = bits >> cell_shift;
+    int32_t index = position[cell] + (clipped > bound[cell]) + lowest_index;
+    bucket[i] = index;
+    least = index < least ? index : least;
+    most = index > most ? index : most;
+  }
+  range[0] = least;
+  range[1] = most;
+}
+
+/* The ids of the groups' longest spans. */
+EXPORT void spanlite_span_ids(struct sums *sums, int64_t groups, uint64_t session, uint64_t first_row) {
+  for (int64_t at = 0; at < groups; at++) sums[at].span_id = mix64((first_row + (uint64_t)sums[at].row) ^ session);
+}
+
+/*
+ * Histogram rows (group, bucket, count), ascending. table: zeroed scratch of groups · buckets entries; the outputs have
+ * room for as many rows as there are spans. Returns how many.
+ */
+EXPORT int64_t spanlite_buckets(const struct batch *b, const int32_t *group, const int32_t *bucket, int64_t groups,
+                                int32_t lowest, int64_t buckets, int64_t *table, int32_t *out_row, int32_t *out_index,
+                                int64_t *out_count) {
+  for (int64_t i = 0; i < b->rows; i++)
+    if (group[i] >= 0) table[group[i] * buckets + (bucket[i] - lowest)] += b->weight ? b->weight[i] : 1;
+  int64_t rows = 0;
+  for (int64_t g = 0; g < groups; g++) {
+    const int64_t *of_group = table + g * buckets;
+    for (int64_t k = 0; k < buckets; k++) {
+      if (of_group[k]) {
+        out_row[rows] = (int32_t)g;
+        out_index[rows] = (int32_t)(k + lowest);
+        out_count[rows++] = of_group[k];
+      }
+    }
+  }
+  return rows;
+}
