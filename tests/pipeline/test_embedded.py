@@ -224,8 +224,14 @@ def test_an_idle_producer_s_windows_close_by_the_reader_s_clock() -> None:
     policy = WindowPolicy(width_ns=SECOND_NS, lateness_ns=SECOND_NS, idle_ns=1000)
     queue, collected = Queue(encoded(spans(0.5), sequence=0)), Collected()
     pipeline = EmbeddedPipeline(queue, collected.outputs(), policy=policy, clock=clock)
+
+    def rounds(ns: int) -> None:
+        for _ in range(0, ns, 111):
+            clock.advance_ns(111)
+            pipeline.run_once(0)
+
     pipeline.run_once(0)
-    clock.advance_ns(1000)
+    rounds(999)
     queue.waiting.append(Record("spans", 1, 0, b"", encoded(spans(0.2), sequence=0, producer=b"producer-2......")))
     pipeline.run_once(0)
     assert collected.windows == []
@@ -235,11 +241,29 @@ def test_an_idle_producer_s_windows_close_by_the_reader_s_clock() -> None:
     queue.waiting.append(Record("spans", 2, 0, b"", encoded(spans(0.7, row=50), sequence=1)))
     pipeline.run_once(0)
     assert counted(pipeline)["late_spans"] == 10, "the window that idleness has closed stays closed"
-    clock.advance_ns(2000)
-    pipeline.run_once(0)
+    rounds(1998)
     assert sum(point.spans for point in collected.windows) == 30
     pipeline.finish()
     assert sum(point.spans for point in collected.windows) == 30
+
+
+def test_a_pipeline_that_is_held_up_or_behind_takes_nobody_for_idle() -> None:
+    """A stop longer than `idle_ns`, or more records than one poll takes, would close windows whose rest waits."""
+    clock = ManualClock()
+    policy = WindowPolicy(width_ns=SECOND_NS, lateness_ns=SECOND_NS, idle_ns=1000)
+    first = encoded(spans(0.1, 1), sequence=0)
+    rest = encoded(spans(0.2, 1, row=1), sequence=1)
+    other = [encoded(spans(0.1, 1, row=at), sequence=at, producer=b"producer-2......") for at in range(64 * 12)]
+    queue, collected = Queue(first), Collected()
+    pipeline = EmbeddedPipeline(queue, collected.outputs(), policy=policy, clock=clock)
+    pipeline.run_once(0)
+    clock.advance_ns(50_000)
+    pipeline.run_once(0)
+    queue.waiting.extend(Record("spans", at, 0, b"", value) for at, value in enumerate([*other, rest]))
+    while pipeline.run_once(0):
+        clock.advance_ns(110)
+    assert counted(pipeline)["late_spans"] == 0
+    assert collected.windows == []
 
 
 def test_totals_tell_when_they_began() -> None:

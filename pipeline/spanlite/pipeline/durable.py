@@ -15,6 +15,7 @@ from spanlite.contract.errors import TransportError
 from spanlite.pipeline.archivestage import ArchiveStage, Write
 from spanlite.pipeline.counts import ArchiveCounts, Samples
 from spanlite.pipeline.foldstage import Dead, FoldStage, Late, Piece
+from spanlite.pipeline.idleness import Idleness
 from spanlite.pipeline.kept import KeptLog, KeptState, KeptTable, KeptValue
 from spanlite.pipeline.routing import producer_of
 from spanlite.pipeline.totalstage import TotalStage
@@ -85,11 +86,13 @@ class DurablePipeline:
         )
         now = clock.monotonic_ns()
         # Whoever has state of the life before may have something that waits.
-        self._heard = dict.fromkeys(state.keys("fold.progress"), now)
+        self._idleness: Idleness[str] = Idleness(policy.idle_ns)
+        for key in state.keys("fold.progress"):
+            self._idleness.remembered(key, now)
         self._buffered = dict.fromkeys(state.keys("archive.buffer"), now)
         self._dirty = set(state.keys("total.waiting"))
         self._offsets: dict[int, int] = {}
-        self._emitted = self._committed = now
+        self._emitted = self._committed = self._round_ended = now
         self._sent: Counter[str] = Counter()
         self._undelivered: Counter[str] = Counter()
 
@@ -101,16 +104,22 @@ class DurablePipeline:
                 again goes on from the last commit.
         """
         records = self._consumer.poll(_POLL, timeout_s)
+        polled = self._clock.monotonic_ns()
+        self._idleness.came_round(self._round_ended + round(timeout_s * 1e9), polled)
+        if len(records) == _POLL:
+            self._idleness.left_waiting(polled)
         for record in records:
             self._take(record)
+        for key in self._idleness.idle(polled):
+            self._close(key)
         now = self._clock.monotonic_ns()
-        self._close_idle(now)
         self._write_old(now - self._cadence.archive)
         if now - self._emitted >= self._cadence.emit:
             self._emit()
             self._emitted = now
         if now - self._committed >= self._cadence.commit:
             self.commit()
+        self._round_ended = self._clock.monotonic_ns()
         return len(records)
 
     def commit(self) -> None:
@@ -140,7 +149,7 @@ class DurablePipeline:
             SpanliteError: as `run_once`.
         """
         if close_windows:
-            for key in list(self._heard):
+            for key in list(self._idleness.keys):
                 self._close(key)
             self._write_old(self._clock.monotonic_ns())
         self._emit()
@@ -161,7 +170,8 @@ class DurablePipeline:
         self._offsets[record.partition] = record.offset + 1
         producer = producer_of(record.value)
         key = self._state.key = producer.hex()
-        self._heard[key] = self._clock.monotonic_ns()
+        age = self._clock.unix_ns() - record.timestamp_ms * 10**6 if record.timestamp_ms > 0 else None
+        self._idleness.heard(key, self._clock.monotonic_ns(), age)
         self._hand_on(self._fold.take(producer, record.value))
         self._state.key = key
         if self._archive and self._archive.take(producer, record.value):
@@ -169,12 +179,8 @@ class DurablePipeline:
         else:
             self._buffered.pop(key, None)
 
-    def _close_idle(self, now: int) -> None:
-        for key in [key for key, at in self._heard.items() if now - at >= self._policy.idle_ns]:
-            self._close(key)
-
     def _close(self, key: str) -> None:
-        del self._heard[key]
+        self._idleness.give_up(key)
         self._state.key = key
         self._hand_on(self._fold.drain(bytes.fromhex(key)))
         self._fold.release(bytes.fromhex(key))
@@ -185,7 +191,7 @@ class DurablePipeline:
             if self._archive:
                 self._state.key = key
                 self._archive.flush(bytes.fromhex(key))
-                if key not in self._heard:
+                if key not in self._idleness.keys:
                     self._archive.release(bytes.fromhex(key))
 
     def _emit(self) -> None:

@@ -14,6 +14,7 @@ from spanlite.contract.errors import BatchError
 from spanlite.contract.points import Point
 from spanlite.pipeline.archive.write import ArchiveWriter
 from spanlite.pipeline.counts import FoldCounts, Samples
+from spanlite.pipeline.idleness import Idleness
 from spanlite.pipeline.partial import Partial, merge
 from spanlite.pipeline.plausible import check_batch
 from spanlite.pipeline.points import Totals, points
@@ -70,12 +71,13 @@ class EmbeddedPipeline:
         self._clock = clock or SystemClock()
         self._registry = SeriesRegistry()
         self._producers: dict[bytes, ProducerFold] = {}
-        self._busy: dict[bytes, int] = {}
+        self._idleness: Idleness[bytes] = Idleness(self._policy.idle_ns)
         self._top = TopK(top_k, self._registry)
         self._totals = Totals(self._policy.width_ns, self._registry, epoch=self._clock.unix_ns())
         self._counts = FoldCounts()
         self._windows_closed = self._points_emitted = self._last_event_ns = 0
         self._lock = Lock()
+        self._round_ended_ns = self._clock.monotonic_ns()
 
     def run_once(self, timeout_s: float) -> int:
         """Reads what has come within the time and works it off; the number of records read.
@@ -84,10 +86,15 @@ class EmbeddedPipeline:
             ArchiveError: the archive cannot be written.
         """
         records = self._consumer.poll(_POLL, timeout_s)
+        now = self._clock.monotonic_ns()
+        self._idleness.came_round(self._round_ended_ns + round(timeout_s * 1e9), now)
+        if len(records) == _POLL:
+            self._idleness.left_waiting(now)
         for record in records:
             self._take(record)
-        self._close_idle()
+        self._close_idle(now)
         self._consumer.commit()
+        self._round_ended_ns = self._clock.monotonic_ns()
         return len(records)
 
     def finish(self) -> None:
@@ -97,7 +104,6 @@ class EmbeddedPipeline:
             ArchiveError: the archive cannot be written.
         """
         self._emit(merge([producer.drain().closed for producer in self._producers.values()]))
-        self._busy.clear()
         if self._archive:
             self._archive.close()
 
@@ -131,7 +137,7 @@ class EmbeddedPipeline:
         producer = self._producers.get(batch.producer)
         if producer is None:
             producer = self._producers[batch.producer] = ProducerFold(self._policy, self._registry)
-        self._busy[batch.producer] = self._clock.monotonic_ns()
+        self._idleness.heard(batch.producer, self._clock.monotonic_ns())
         given_up = producer.taken.given_up
         folded = producer.take(batch)
         self._count(batch, folded, producer.taken.given_up - given_up)
@@ -149,13 +155,12 @@ class EmbeddedPipeline:
             if newest is not None:
                 self._last_event_ns = max(self._last_event_ns, newest)
 
-    def _close_idle(self) -> None:
-        """Closes the windows of producers from which nothing has come for long."""
+    def _close_idle(self, now: int) -> None:
+        """Closes the windows of producers from which nothing has come for long, as of the last poll."""
         if self._policy.lateness_ns is None:
             return
-        since = self._clock.monotonic_ns() - self._policy.idle_ns
-        for name in [name for name, at in self._busy.items() if at < since]:
-            del self._busy[name]
+        for name in self._idleness.idle(now):
+            self._idleness.give_up(name)
             self._emit(self._producers[name].drain().closed)
 
     def _emit(self, closed: Partial) -> None:

@@ -62,7 +62,7 @@ class Fold(KeyedProcessFunction):  # type: ignore[misc]  # pyflink ships no type
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
         """One message."""
         key = ctx.get_current_key()
-        self._activity.active(key, ctx.timer_service())
+        self._activity.active(key, ctx.timer_service(), ctx.timestamp())
         for output in self._stage.take(bytes.fromhex(key), bytes(value)):
             yield _tagged(output)
         self._counters.update(self._stage.counts.by_name())

@@ -22,9 +22,12 @@ class _Untouched(TypeInformation):  # type: ignore[misc]  # pyflink ships no typ
     """A byte array in thread mode's state."""
 
 
+def _in_thread_mode(context: RuntimeContext) -> bool:
+    return ".embedded." in type(context).__module__
+
+
 def _type(context: RuntimeContext) -> TypeInformation:
-    in_thread_mode = ".embedded." in type(context).__module__
-    return _Untouched() if in_thread_mode else BYTES
+    return _Untouched() if _in_thread_mode(context) else BYTES
 
 
 class FlinkValue:
@@ -68,9 +71,18 @@ class FlinkTable:
 
     def __init__(self, context: RuntimeContext, name: str) -> None:
         self._state = context.get_map_state(MapStateDescriptor(name, Types.STRING(), _type(context)))
+        self._in_thread_mode = _in_thread_mode(context)
 
     def values(self) -> Iterable[bytes]:
         return [bytes(value) for value in self._state.values()]
 
     def put(self, name: bytes, value: bytes) -> None:
         self._state.put(name.hex(), value)
+
+    def put_all(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+        if self._in_thread_mode:
+            self._state.put_all({name.hex(): value for name, value in pairs})
+            return
+        # Process mode's put_all wants no dict, which its signature asks for; its put only fills a cache.
+        for name, value in pairs:
+            self.put(name, value)
