@@ -30,7 +30,8 @@ from benchmarks._table import Figure, json_path, show  # noqa: E402
 from benchmarks.otel_collector.ours import Ours  # noqa: E402
 from spanlite.agent.batcher import BATCH_ROWS  # noqa: E402
 from spanlite.contract.columns import Kind  # noqa: E402
-from spanlite.pipeline import foldstage, points, producer, totalstage  # noqa: E402
+from spanlite.pipeline import foldstage, producer, totalstage  # noqa: E402
+from spanlite.pipeline.points import Totals  # noqa: E402
 from spanlite.pipeline.series import SeriesRegistry  # noqa: E402
 from spanlite.pipeline.windows import Windows  # noqa: E402
 from tests.stack import load  # noqa: E402
@@ -49,10 +50,8 @@ _STEPS: list[tuple[str, Any, str]] = [
     ("write state", foldstage, "pack"),
     ("write state", foldstage, "encode_progress"),
     ("read pieces", totalstage, "unpack"),
-    ("add to totals", points, "merge"),
-    ("add to totals", points, "select"),
-    ("make points", points, "points"),
-    ("encode points", totalstage, "encode_point"),
+    ("add to totals", Totals, "update"),
+    ("encode points", totalstage, "encode_cumulative"),
 ]
 _THREADS = {
     "fold by": "fold by producer: Python, state",

@@ -15,7 +15,7 @@ import statistics
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,8 +86,8 @@ class _Table:
     def values(self) -> list[bytes]:
         return list(self._values.values())
 
-    def put(self, name: bytes, value: bytes) -> None:
-        self._values[name] = value
+    def put_all(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+        self._values.update(pairs)
 
 
 def best_cpu_s(call: Callable[[], object], runs: int = 7) -> float:

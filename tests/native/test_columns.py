@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given
+import zstandard
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spanlite.contract import body, planes
+from spanlite.contract import body, planes, tables, wire
 from spanlite.contract.batch import Batch
 from spanlite.contract.codec import decode_batch, encode_batch
 from spanlite.contract.columns import equal
 from spanlite.contract.errors import BatchError
 from spanlite.contract.planes import Planes
 from spanlite.native import columns, library
+from spanlite.pipeline import plausible
+from spanlite.v1 import batch_pb2
 from tests.contract.columns_strategy import batches
+from tests.stack import load
 
 packed = st.tuples(st.sampled_from([1, 2, 4, 8]), st.integers(0, 67)).flatmap(
     lambda each: st.builds(
@@ -33,7 +38,9 @@ packed = st.tuples(st.sampled_from([1, 2, 4, 8]), st.integers(0, 67)).flatmap(
 @contextmanager
 def numpy_only() -> Iterator[None]:
     """Without the library, as where there was no compiler."""
-    with patch.object(planes, "library", lambda: None), patch.object(body, "library", lambda: None):
+    with ExitStack() as stack:
+        for module in (planes, body, tables, wire, plausible):
+            stack.enter_context(patch.object(module, "library", lambda: None))
         yield
 
 
@@ -93,6 +100,7 @@ def test_taking_entries(values: list[int], data: st.DataObject) -> None:
 
 
 @given(batches())
+@settings(suppress_health_check=[HealthCheck.too_slow])
 def test_whole_batches(batch: Batch) -> None:
     """Any batch that the contract allows comes back equal either way."""
     data = encode_batch(batch)
@@ -100,6 +108,56 @@ def test_whole_batches(batch: Batch) -> None:
     with numpy_only():
         assert equal(decode_batch(data).columns, made)
     assert equal(batch.columns, made)
+
+
+@given(batches())
+@settings(suppress_health_check=[HealthCheck.too_slow])
+def test_what_a_batch_may_claim(batch: Batch) -> None:
+    """The same batches are refused, in the same words but for the last digits of a sum."""
+
+    def outcome() -> tuple[str, str] | None:
+        try:
+            plausible.check_batch(batch)
+        except BatchError as error:
+            return error.reason, re.sub(r"[\d.e+]+ (?=nano|exec|bytes)", "", str(error))
+        return None
+
+    made = outcome()
+    with numpy_only():
+        assert outcome() == made
+
+
+@given(st.binary(min_size=1, max_size=40), st.integers(0, 9))
+def test_fields_of_any_bytes_are_counted_alike(data: bytes, most: int) -> None:
+    """Well-formed or not: the same count, the same refusal."""
+
+    def outcome() -> str:
+        try:
+            wire.check_field_count(data, most, "it")
+        except BatchError as error:
+            return str(error)
+        return "passes"
+
+    with patch.object(wire, "HARMLESS_BYTES", 0):
+        made = outcome()
+        with numpy_only():
+            assert outcome() == made
+
+
+@pytest.mark.parametrize("field", ["gpu", "priority", "stream_id"])
+def test_a_value_that_no_field_of_a_table_holds_is_refused(field: str) -> None:
+    """One more than an int32 or uint32 holds, by either way, in the same words."""
+    batch = load.recorded(512)[0]
+    message = batch_pb2.SpanBatch.FromString(encode_batch(batch))
+    inner = batch_pb2.SpanColumns.FromString(zstandard.decompress(message.body))
+    getattr(inner.places, field).base = 1 << 32
+    message.body = inner.SerializeToString()
+    message.body_size, message.compression = len(message.body), batch_pb2.COMPRESSION_NONE
+    least, most = (0, 2**32 - 1) if field == "stream_id" else (-(2**31), 2**31 - 1)
+    said = f"value: places.{field} holds a value beyond {least} to {most}"
+    for way in (nullcontext(), numpy_only()):
+        with way, pytest.raises(BatchError, match=re.escape(said)):
+            decode_batch(message.SerializeToString())
 
 
 @pytest.mark.parametrize("width", [1, 2, 4, 8])

@@ -74,8 +74,8 @@ class MemoryTable(_Memory):
     def values(self) -> Iterable[bytes]:
         return list(self._store.saved.get(self._at, {}).values())
 
-    def put(self, name: bytes, value: bytes) -> None:
-        self._store.saved.setdefault(self._at, {})[name] = value
+    def put_all(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+        self._store.saved.setdefault(self._at, {}).update(pairs)
 
 
 class _Saved(NamedTuple):

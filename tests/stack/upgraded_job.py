@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from pyflink.common import Row, Types
+from pyflink.common import Types
 from pyflink.datastream import KeyedProcessFunction, RuntimeContext
 
 from spanlite.pipeline.jobs.functions import KEYED
@@ -22,13 +22,13 @@ class OnlyChanges(KeyedProcessFunction):  # type: ignore[misc]  # pyflink ships 
         """Takes hold of state."""
         self._last = FlinkValue(runtime_context, "last")
 
-    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Row]:  # noqa: ARG002
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[tuple[bytes, bytes]]:  # noqa: ARG002
         """One point."""
         point = bytes(value[1])
         if self._last.get() == point:
             return []
         self._last.put(point)
-        return [Row(bytes(value[0]), point)]
+        return [(bytes(value[0]), point)]
 
 
 if __name__ == "__main__":

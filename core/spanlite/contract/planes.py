@@ -69,10 +69,10 @@ def unpack(planes: Planes, rows: int, column: str) -> Int64:
         BatchError: the width is none of WIDTHS or the data is not width * rows long.
     """
     if planes.width == 0:
-        _check(planes, rows, column)
+        check_planes(planes, rows, column)
         return np.full(rows, planes.base, dtype=np.int64)
     if (fast := library()) is not None:
-        _check(planes, rows, column)
+        check_planes(planes, rows, column)
         return native.unpack(fast, planes.data, planes.width, rows, planes.base)
     raw = _join(planes, rows, column).astype(np.uint64)
     raw += np.uint64(planes.base & 0xFFFFFFFFFFFFFFFF)
@@ -86,7 +86,7 @@ def unpack_together(columns: Sequence[tuple[str, Planes]], rows: int) -> Int64:
         BatchError: as `unpack`.
     """
     for name, planes in columns:
-        _check(planes, rows, name)
+        check_planes(planes, rows, name)
     width = columns[0][1].width
     split = np.frombuffer(b"".join(planes.data for _, planes in columns), dtype=np.uint8)
     joined = np.ascontiguousarray(split.reshape(len(columns), width, rows).transpose(0, 2, 1))
@@ -102,11 +102,11 @@ def unpack_index(planes: Planes, rows: int, column: str, size: int) -> NDArray[n
         BatchError: as `unpack`, or reason index for a value outside 0 … size - 1.
     """
     if planes.width == 0:
-        _check(planes, rows, column)
+        check_planes(planes, rows, column)
         lowest = highest = planes.base
         index = np.full(rows, planes.base if 0 <= planes.base < size else 0, dtype=np.int32)
     elif (fast := library()) is not None:
-        _check(planes, rows, column)
+        check_planes(planes, rows, column)
         index, most = native.unpack_index(fast, planes.data, planes.width, rows, planes.base)
         lowest, highest = planes.base, planes.base + most
     else:
@@ -123,10 +123,10 @@ def unpack_index(planes: Planes, rows: int, column: str, size: int) -> NDArray[n
 def unpack_zigzag(planes: Planes, rows: int, column: str) -> Int64:
     """Values of a column that was packed by `pack_zigzag`."""
     if planes.width == 0:
-        _check(planes, rows, column)
+        check_planes(planes, rows, column)
         return np.zeros(rows, dtype=np.int64)
     if (fast := library()) is not None:
-        _check(planes, rows, column)
+        check_planes(planes, rows, column)
         return native.unzigzag(fast, planes.data, planes.width, rows)
     return unzigzag(_join(planes, rows, column))
 
@@ -135,7 +135,7 @@ def unpack_zigzag_sums(planes: Planes, rows: int, column: str, first: int) -> In
     """`first` and the values of `unpack_zigzag` up to each row, added up modulo 2^64."""
     fast = library()
     if planes.width and fast is not None:
-        _check(planes, rows, column)
+        check_planes(planes, rows, column)
         return native.unzigzag_sums(fast, planes.data, planes.width, rows, first)
     steps = unpack_zigzag(planes, rows, column)
     steps[:1] += first
@@ -153,7 +153,12 @@ def _split(raw: NDArray[np.integer[Any]], most: int, base: int) -> Planes:
     return Planes(width, base, narrow.view(np.uint8).reshape(-1, width).T.tobytes())
 
 
-def _check(planes: Planes, rows: int, column: str) -> None:
+def check_planes(planes: Planes, rows: int, column: str) -> None:
+    """Refuses a column that is not `width` bytes wide in each of `rows` rows.
+
+    Raises:
+        BatchError: reasons column_width, column_length.
+    """
     if planes.width not in WIDTHS:
         raise BatchError("column_width", f"column {column} has width {planes.width}; it must be one of {WIDTHS}")
     if len(planes.data) != planes.width * rows:
@@ -164,7 +169,7 @@ def _check(planes: Planes, rows: int, column: str) -> None:
 
 
 def _join(planes: Planes, rows: int, column: str) -> NDArray[np.unsignedinteger[Any]]:
-    _check(planes, rows, column)
+    check_planes(planes, rows, column)
     width = planes.width
     split = np.frombuffer(planes.data, dtype=np.uint8).reshape(width, rows)
     if width == 1:

@@ -16,11 +16,12 @@ from spanlite.contract.histogram import LOWEST_INDEX, SCHEMA, bounds_ns
 from spanlite.contract.points import Exemplar, Point, Series
 from spanlite.contract.series_codec import (
     DEFAULT_POINT_LIMITS,
-    KEPT_SERIES,
+    SERIES_TAG,
     PointLimits,
     decode_series,
     encode_series,
     read_series,
+    series_field,
     series_key,
 )
 from spanlite.v1 import point_pb2
@@ -36,7 +37,6 @@ __all__ = [
 ]
 
 _MOST = 2**63 - 1
-_SERIES_TAG = 0x0A  # field 1, length-delimited
 
 
 def encode_point(point: Point) -> bytes:
@@ -63,7 +63,7 @@ def encode_point(point: Point) -> bytes:
             exemplar=_exemplar_message(point.exemplar) if point.exemplar else None,
             epoch=point.epoch,
         )
-        return _series_field(point.series) + rest.SerializeToString(deterministic=True)
+        return series_field(encode_series(point.series)) + rest.SerializeToString(deterministic=True)
     except ValueError as error:
         raise PointError(
             "value", f"a point of kernel {point.series.kernel[:80]!r} cannot be encoded: {error}"
@@ -114,12 +114,6 @@ def decode_point(data: bytes, limits: PointLimits = DEFAULT_POINT_LIMITS) -> Poi
     )
 
 
-@lru_cache(maxsize=KEPT_SERIES)
-def _series_field(series: Series) -> bytes:
-    """A series as field 1 of a point."""
-    return point_pb2.MetricPoint(series=point_pb2.Series.FromString(encode_series(series))).SerializeToString()
-
-
 def _parse(data: bytes, limits: PointLimits) -> tuple[point_pb2.MetricPoint, Series]:
     """The message and its series, which is looked up where it comes first and once, as `encode_point` writes it."""
     series, rest = _split(data)
@@ -135,7 +129,7 @@ def _parse(data: bytes, limits: PointLimits) -> tuple[point_pb2.MetricPoint, Ser
 
 def _split(data: bytes) -> tuple[bytes, bytes]:
     """Bytes of a series of 1 to 16,383 bytes at the front, and what follows; none and all where there is no such."""
-    if len(data) < 3 or data[0] != _SERIES_TAG:
+    if len(data) < 3 or data[0] != SERIES_TAG:
         return b"", data
     size, start = data[1], 2
     if size > 0x7F:

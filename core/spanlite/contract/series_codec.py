@@ -18,6 +18,8 @@ from spanlite.contract.points import Launch, Series
 from spanlite.v1 import point_pb2, span_pb2
 
 KEY_BYTES = 16
+SERIES_TAG = 0x0A
+"""Field 1 of a point, length-delimited."""
 KEPT_SERIES = 32_768
 """Series that either way keeps."""
 _KEPT_BYTES = 2048
@@ -89,6 +91,16 @@ def encode_series(series: Series) -> bytes:
         host=series.host,
     )
     return message.SerializeToString(deterministic=True)
+
+
+def series_field(series: bytes) -> bytes:
+    """An encoded series as field 1 of a point, which is how each of its points begins."""
+    size = len(series)
+    length = bytearray()
+    while size > 0x7F:
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([SERIES_TAG, *length, size]) + series
 
 
 def decode_series(data: bytes, limits: PointLimits = DEFAULT_POINT_LIMITS) -> Series:

@@ -8,7 +8,10 @@ import numpy as np
 
 from spanlite.contract.columns import CONFIG, NODE, PLACE, TRACE, Int64, Table
 from spanlite.contract.errors import BatchError
-from spanlite.contract.planes import Planes, pack, unpack, unpack_together
+from spanlite.contract.planes import Planes, check_planes, pack, unpack, unpack_together
+from spanlite.native import columns as native
+from spanlite.native import library
+from spanlite.native.columns import Records
 from spanlite.v1 import batch_pb2
 
 if TYPE_CHECKING:
@@ -29,8 +32,12 @@ class _Field(NamedTuple):
             table[self.name].view(np.int64)[:] = values
             return
         if len(table) and not (lowest >= self.least and highest <= self.most):
-            raise BatchError("value", f"{kind}.{self.name} holds a value beyond {self.least} to {self.most}")
+            raise self.beyond(kind)
         table[self.name] = values if len(table) else 0
+
+    def beyond(self, kind: str) -> BatchError:
+        """What to say of a value that the column does not hold."""
+        return BatchError("value", f"{kind}.{self.name} holds a value beyond {self.least} to {self.most}")
 
 
 class _Layout(NamedTuple):
@@ -39,11 +46,19 @@ class _Layout(NamedTuple):
     name: str
     dtype: np.dtype[np.void]
     fields: tuple[_Field, ...]
+    records: Records
 
 
 def _layout(name: str, dtype: np.dtype[np.void]) -> _Layout:
-    fields = ((column, np.iinfo(kind)) for column, (kind, *_) in (dtype.fields or {}).items())
-    return _Layout(name, dtype, tuple(_Field(column, i.bits == 64, int(i.min), int(i.max)) for column, i in fields))
+    fields: list[_Field] = []
+    places: list[tuple[int, int]] = []
+    for column, (kind, offset, *_) in (dtype.fields or {}).items():
+        limits = np.iinfo(kind)
+        wide = limits.bits == 64
+        fields.append(_Field(column, wide, 0 if wide else int(limits.min), 0 if wide else int(limits.max)))
+        places.append((offset, kind.itemsize))
+    facts = [(*place, field.least, field.most) for place, field in zip(places, fields, strict=True)]
+    return _Layout(name, dtype, tuple(fields), Records(dtype, *np.array(facts, dtype=np.int64).T.copy()))
 
 
 _CONFIGS, _PLACES, _NODES = _layout("configs", CONFIG), _layout("places", PLACE), _layout("nodes", NODE)
@@ -126,9 +141,27 @@ def _check_table_rows(name: str, rows: int, limits: Limits) -> None:
 
 
 def _decode_table(message: _TableMessage, layout: _Layout, limits: Limits) -> Table:
-    """A table. Its columns of equal width are unpacked together: most tables have many columns of few rows."""
+    """A table, by the library or by numpy."""
     rows = message.rows
     _check_table_rows(layout.name, rows, limits)
+    fast = library()
+    if fast is None:
+        return _by_width(message, layout, rows)
+    columns = []
+    for field in layout.fields:
+        column = getattr(message, field.name)
+        width, data = column.width, column.planes
+        if width or data:
+            check_planes(Planes(width, 0, data), rows, field.name)
+        columns.append((width, column.base, data))
+    table, wrong = native.table(fast, layout.records, rows, columns)
+    if wrong >= 0:
+        raise layout.fields[wrong].beyond(layout.name)
+    return table
+
+
+def _by_width(message: _TableMessage, layout: _Layout, rows: int) -> Table:
+    """Columns of equal width are unpacked together: most tables have many columns of few rows."""
     table = np.empty(rows, dtype=layout.dtype)
     packed: dict[int, list[tuple[_Field, Planes]]] = {}
     for field in layout.fields:

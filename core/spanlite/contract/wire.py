@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from spanlite.contract.errors import BatchError
+from spanlite.native import columns as native
+from spanlite.native import library
 
 HARMLESS_BYTES = 256 << 10
 """Shorter messages are not looked through: the worst of them parses to about 20 MB."""
@@ -17,11 +19,19 @@ def check_field_count(data: bytes, most: int, what: str) -> None:
     """
     if len(data) <= HARMLESS_BYTES:
         return
+    fast = library()
+    fields = _count(data, most) if fast is None else native.count_fields(fast, data, most)
+    if fields > most:
+        raise BatchError("fields", f"{what} has more than {most} fields")
+    if fields < 0:  # groups are not in use: the layout has none, now or later
+        raise BatchError("fields", f"{what} has a field of an unknown wire type before byte {-1 - fields}")
+
+
+def _count(data: bytes, most: int) -> int:
+    """Fields up to most + 1; -1 - the position after the tag of one with an unknown wire type."""
     at, fields = 0, 0
-    while at < len(data):
+    while at < len(data) and fields <= most:
         fields += 1
-        if fields > most:
-            raise BatchError("fields", f"{what} has more than {most} fields")
         tag, at = _varint(data, at)
         wire = tag & 7
         if wire == _VARINT:
@@ -31,8 +41,9 @@ def check_field_count(data: bytes, most: int, what: str) -> None:
             at += size
         elif wire in (_FIXED64, _FIXED32):
             at += 8 if wire == _FIXED64 else 4
-        else:  # groups are not in use: the layout has none, now or later
-            raise BatchError("fields", f"{what} has a field of wire type {wire} at byte {at}")
+        else:
+            return -1 - at
+    return fields
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,75 @@ def starts(
 ) -> None:
     """Gaps to starts, in place; all contiguous, shape (n,). Spans of kind `still` let no time pass."""
     library.spanlite_starts(gap.ctypes.data, duration.ctypes.data, kind.ctypes.data, still, len(gap), first & _64)
+
+
+class Records(NamedTuple):
+    """How a table lies in memory: of each field its offset, size, least and greatest value, all int64, shape (f,)."""
+
+    dtype: np.dtype[np.void]
+    offset: NDArray[np.int64]
+    size: NDArray[np.int64]
+    least: NDArray[np.int64]
+    most: NDArray[np.int64]
+
+
+def table(
+    library: ctypes.CDLL, layout: Records, rows: int, packed: Sequence[tuple[int, int, bytes]]
+) -> tuple[NDArray[np.void], int]:
+    """A table of packed columns, and the number of the first field with a value beyond its limits, -1 if none.
+
+    Args:
+        packed: width, base and planes of each field; a width of 0 is one value.
+    """
+    made = np.empty(rows, dtype=layout.dtype)
+    widths, bases, planes = zip(*packed, strict=True)
+    fields = len(planes)
+    wrong = library.spanlite_table(
+        (ctypes.c_char_p * fields)(*planes),
+        (ctypes.c_int64 * fields)(*widths),
+        (ctypes.c_int64 * fields)(*bases),
+        layout.offset.ctypes.data,
+        layout.size.ctypes.data,
+        layout.least.ctypes.data,
+        layout.most.ctypes.data,
+        fields,
+        rows,
+        made.ctypes.data,
+        layout.dtype.itemsize,
+    )
+    return made, int(wrong)
+
+
+def count_fields(library: ctypes.CDLL, data: bytes, most: int) -> int:
+    """Top-level fields of a protobuf message up to most + 1; -1 - the position after a tag of an unknown wire type."""
+    return int(library.spanlite_count_fields(data, len(data), most))
+
+
+class Claims(NamedTuple):
+    """Of all rows of a batch: weighted time and bytes, weights, all summed, and the outermost starts."""
+
+    time_ns: float
+    executions: float
+    moved: float
+    first_ns: int
+    last_ns: int
+
+
+def claims(
+    library: ctypes.CDLL,
+    start_ns: NDArray[np.int64],
+    duration_ns: NDArray[np.int64],
+    moved: NDArray[np.int64],
+    weight: NDArray[np.uint32],
+) -> Claims:
+    """What a batch of at least one row claims."""
+    held = [np.ascontiguousarray(column) for column in (start_ns, duration_ns, moved, weight)]
+    sums, starts = np.empty(3), np.empty(2, dtype=np.int64)
+    addresses = [column.ctypes.data for column in held]
+    library.spanlite_claims(*addresses, len(start_ns), sums.ctypes.data, starts.ctypes.data)
+    first, last = starts.tolist()
+    time_ns, executions, all_moved = sums.tolist()
+    return Claims(time_ns, executions, all_moved, first, last)
 
 
 def take(library: ctypes.CDLL, values: NDArray[Any], index: NDArray[np.int32]) -> NDArray[Any]:

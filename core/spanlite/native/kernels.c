@@ -92,6 +92,71 @@ EXPORT void spanlite_starts(uint64_t *gap, const uint64_t *duration, const uint8
   }
 }
 
+/*
+ * A table of records, its columns packed like those above; a width of 0 is one value, the base. Of each field: where it
+ * lies in a record, its size (4 or 8 bytes), and the least and greatest value that it holds, which 8-byte fields ignore.
+ * Returns the first field with a value beyond those, -1 if there is none.
+ */
+EXPORT int64_t spanlite_table(const uint8_t *const *planes, const int64_t *width, const int64_t *base,
+                              const int64_t *offset, const int64_t *size, const int64_t *least, const int64_t *most,
+                              int64_t fields, int64_t rows, uint8_t *table, int64_t stride) {
+  for (int64_t f = 0; f < fields; f++) {
+    uint8_t *to = table + offset[f];
+    int64_t wide = size[f] == 8, lowest = 0, highest = 0; /* 0 fits any field, so it changes no verdict */
+    for (int64_t i = 0; i < rows; i++, to += stride) {
+      uint64_t raw = 0;
+      for (int64_t k = 0; k < width[f]; k++) raw |= (uint64_t)planes[f][k * rows + i] << 8 * k;
+      raw += (uint64_t)base[f];
+      int64_t value = (int64_t)raw;
+      lowest = value < lowest ? value : lowest;
+      highest = value > highest ? value : highest;
+      memcpy(to, &raw, wide ? 8 : 4);
+    }
+    if (!wide && (lowest < least[f] || highest > most[f])) return f;
+  }
+  return -1;
+}
+
+/*
+ * Fields at the top level of a protobuf message, counted up to `most` + 1; stops where the message is malformed, which
+ * is for the parser to say. -1 - the position of a field with another wire type than 0, 1, 2 and 5.
+ */
+EXPORT int64_t spanlite_count_fields(const uint8_t *data, int64_t length, int64_t most) {
+  int64_t at = 0, fields = 0;
+  while (at < length && fields <= most) {
+    fields++;
+    uint64_t number[2]; /* the tag, then a varint or a length */
+    int64_t wire = 0;
+    for (int which = 0; which < 2; which++) {
+      uint64_t value = 0;
+      int shift = 0, ended = 0;
+      for (; shift < 70 && !ended && at < length; shift += 7) {
+        uint8_t byte = data[at++];
+        if (shift < 63 || byte < 2)
+          value |= (uint64_t)(byte & 0x7F) << shift;
+        else if (byte & 0x7F)
+          value |= UINT64_MAX << 3; /* beyond 64 bits: as large as can be, the wire type kept */
+        ended = byte < 0x80;
+      }
+      if (!ended) at = length; /* cut off or too long: the parser stops here, too */
+      number[which] = value;
+      if (which == 0) {
+        wire = (int64_t)(value & 7);
+        if (wire != 0 && wire != 2) break;
+      }
+    }
+    if (wire == 2) {
+      if (number[1] > (uint64_t)(length - at)) return fields;
+      at += (int64_t)number[1];
+    } else if (wire == 1 || wire == 5) {
+      at += wire == 1 ? 8 : 4;
+    } else if (wire != 0) {
+      return -1 - at;
+    }
+  }
+  return fields;
+}
+
 /* out[i] = values[index[i]], of 4 or 8 bytes each. The caller knows that every index is in range. */
 EXPORT void spanlite_take(const void *values, int64_t size, const int32_t *index, int64_t rows, void *out) {
   if (size == 4) {
@@ -103,6 +168,26 @@ EXPORT void spanlite_take(const void *values, int64_t size, const int32_t *index
     uint64_t *to = out;
     for (int64_t i = 0; i < rows; i++) to[i] = from[index[i]];
   }
+}
+
+/*
+ * What a batch claims: sums of duration · weight, weight and bytes · weight, and the first and last start of all rows.
+ * Sums are floating point, so none can overflow.
+ */
+EXPORT void spanlite_claims(const int64_t *start, const int64_t *duration, const int64_t *bytes, const uint32_t *weight,
+                            int64_t rows, double *sums, int64_t *starts) {
+  double time = 0, count = 0, moved = 0;
+  int64_t first = INT64_MAX, last = INT64_MIN;
+  for (int64_t i = 0; i < rows; i++) {
+    double each = weight[i];
+    time += (double)duration[i] * each;
+    count += each;
+    moved += (double)bytes[i] * each;
+    first = start[i] < first ? start[i] : first;
+    last = start[i] > last ? start[i] : last;
+  }
+  sums[0] = time, sums[1] = count, sums[2] = moved;
+  starts[0] = first, starts[1] = last;
 }
 
 /* ---- folding ---- */

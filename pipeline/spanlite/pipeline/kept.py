@@ -157,5 +157,5 @@ class KeptTable:
     def values(self) -> list[bytes]:
         return [value for _, value in self._state.read(self._stage)]
 
-    def put(self, name: bytes, value: bytes) -> None:
-        self._state.write(self._stage, [(name, value)])
+    def put_all(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+        self._state.write(self._stage, pairs)

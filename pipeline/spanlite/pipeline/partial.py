@@ -97,6 +97,18 @@ def merge(parts: Sequence[Partial]) -> Partial:
     )
 
 
+def stack(parts: Sequence[Partial]) -> Partial:
+    """The rows of partials of one registry, one partial after the other; nothing is added up."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return empty_partial()
+    begins = np.cumsum([0, *map(len, parts)])
+    columns = {field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Partial)}
+    rows = [part.bucket_row + np.int32(begin) for part, begin in zip(parts, begins.tolist(), strict=False)]
+    return Partial(**{**columns, "bucket_row": np.concatenate(rows)})
+
+
 def _sums(values: Int64, first: Int64) -> Int64:
     """Sums of the groups that begin at `first`, none more than MOST_SUM; values are 0 … MOST_SUM."""
     if int(values.max()) <= MOST_SUM // len(values):

@@ -34,7 +34,7 @@ def unpack(data: bytes, registry: SeriesRegistry) -> Partial:
     """
     series, columns = decode_partial(data)
     try:
-        numbers = np.array([registry.number_encoded(one) for one in series], dtype=np.int32)
+        numbers = np.array(registry.numbers_encoded(series), dtype=np.int32)
     except PointError as error:
         raise StateError(
             f"a partial aggregate's series cannot be read ({error}); restore from an earlier savepoint"

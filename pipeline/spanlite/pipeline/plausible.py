@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from spanlite.contract.batch import Batch
-from spanlite.contract.columns import Int64, UInt32
+from spanlite.contract.columns import Int64, SpanColumns, UInt32
 from spanlite.contract.errors import BatchError
 from spanlite.contract.point_codec import DEFAULT_POINT_LIMITS
+from spanlite.native import library
+from spanlite.native.columns import Claims, claims
 
 MOST_START_NS = 1 << 62
 """Of a start before or after 1970: 146 years, so that the edges of its window fit an int64."""
@@ -35,20 +37,35 @@ def check_batch(batch: Batch) -> None:
         if longest > most:
             raise BatchError("text_bytes", f"a text has {longest} bytes, the limit is {most}")
     columns = batch.columns
-    if len(columns):
-        first, last = int(columns.start_ns.min()), int(columns.start_ns.max())
-        if first < -MOST_START_NS or last > MOST_START_NS:
-            raise BatchError("time", f"starts from {first} to {last} ns, the limit is {MOST_START_NS} either way")
-    weight = None if (columns.weight == 1).all() else columns.weight
+    found = _claims(columns)
+    if found.first_ns < -MOST_START_NS or found.last_ns > MOST_START_NS:
+        starts = f"starts from {found.first_ns} to {found.last_ns} ns"
+        raise BatchError("time", f"{starts}, the limit is {MOST_START_NS} either way")
     totals = (
-        ("nanoseconds", _total(columns.duration_ns, weight), MOST_TIME_NS),
-        ("executions", _total(columns.weight, None), MOST_COUNT),
-        ("bytes", _total(columns.bytes, weight), MOST_BYTES),
+        ("nanoseconds", found.time_ns, MOST_TIME_NS),
+        ("executions", found.executions, MOST_COUNT),
+        ("bytes", found.moved, MOST_BYTES),
         ("active warps", float(columns.configs["active_warps"].max(initial=0)), MOST_WARPS),
     )
     for what, total, limit in totals:
         if not total <= limit:
             raise BatchError("total", f"{total:.3g} {what} in one batch, the limit is {limit}")
+
+
+def _claims(columns: SpanColumns) -> Claims:
+    if not len(columns):
+        return Claims(0.0, 0.0, 0.0, 0, 0)
+    fast = library()
+    if fast is not None:
+        return claims(fast, columns.start_ns, columns.duration_ns, columns.bytes, columns.weight)
+    weight = None if (columns.weight == 1).all() else columns.weight
+    return Claims(
+        _total(columns.duration_ns, weight),
+        _total(columns.weight, None),
+        _total(columns.bytes, weight),
+        int(columns.start_ns.min()),
+        int(columns.start_ns.max()),
+    )
 
 
 def _total(values: Int64 | UInt32, weight: UInt32 | None) -> float:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from spanlite.contract.batch import Batch
 from spanlite.contract.columns import CONFIG, Int32, Table
 from spanlite.contract.names import stage_label
-from spanlite.contract.point_codec import decode_series, encode_series
 from spanlite.contract.points import Launch, Series
+from spanlite.contract.series_codec import decode_series, encode_series
 
 _NAMES_BYTES = 8
 """CONFIG starts with the two text indexes, which differ from batch to batch; the rest of an entry is its identity."""
@@ -68,16 +70,16 @@ class SeriesRegistry:
             known = self._encoded[number] = encode_series(self.series[number])
         return known
 
-    def number_encoded(self, data: bytes) -> int:
-        """Id of a series by its bytes.
+    def numbers_encoded(self, data: Sequence[bytes]) -> list[int]:
+        """Ids of series by their bytes.
 
         Raises:
             PointError: they are none.
         """
-        known = self._by_encoded.get(data)
-        if known is None:
-            known = self._by_encoded[data] = self.number(decode_series(data))
-        return known
+        for one in data:
+            if one not in self._by_encoded:
+                self._by_encoded[one] = self.number(decode_series(one))
+        return list(map(self._by_encoded.__getitem__, data))
 
 
 def _owner(batch: Batch) -> tuple[str, str, str, str, str]:

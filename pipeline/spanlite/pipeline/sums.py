@@ -166,7 +166,7 @@ def _windows(window: Int64) -> tuple[Int64, Int64]:
     """Windows of a batch, and each row's place among them; a batch spans one or two, seldom more."""
     first, last = int(window.min()), int(window.max())
     if last - first < 1024:
-        return np.arange(first, last + 1), window - first
+        return np.arange(last - first + 1) + np.int64(first), window - first
     distinct, place = np.unique(window, return_inverse=True)
     return distinct, place
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from spanlite.contract.point_codec import decode_point, encode_point, series_key
+from spanlite.contract.point_codec import decode_point
+from spanlite.contract.point_columns import encode_cumulative
+from spanlite.contract.series_codec import series_field, series_key
 from spanlite.pipeline.keyed import Log, Table
-from spanlite.pipeline.partial import merge
+from spanlite.pipeline.partial import stack
 from spanlite.pipeline.pieces import unpack
-from spanlite.pipeline.points import Totals
+from spanlite.pipeline.points import Told, Totals
 from spanlite.pipeline.series import SeriesRegistry
 from spanlite.pipeline.topk import TopK
+
+_AT_ONCE = 4096
+"""Points that are encoded and written to state together."""
 
 
 class Update(NamedTuple):
@@ -31,7 +36,22 @@ class _Gpu:
         restored = [decode_point(data) for data in kept]
         self.top.restore(point.series for point in restored)
         self.totals.restore(restored)
-        self.keys: dict[int, bytes] = {}
+        # What is the same in every point of a series, by its number: its key, and how its bytes begin.
+        self._keys: dict[int, bytes] = {}
+        self._fields: dict[int, bytes] = {}
+
+    def add(self, pieces: list[bytes]) -> Told:
+        """Adds pieces to the totals."""
+        return self.totals.update(self.top.rename(stack([unpack(piece, self.registry) for piece in pieces])))
+
+    def encode(self, told: Told) -> list[Update]:
+        """Key and point of each series."""
+        numbers = told.series.tolist()
+        for number in set(numbers).difference(self._keys):
+            self._keys[number] = series_key(self.registry.series[number])
+            self._fields[number] = series_field(self.registry.encoded(number))
+        encoded = encode_cumulative([*map(self._fields.__getitem__, numbers)], told.columns, self.totals.epoch)
+        return [*map(Update, map(self._keys.__getitem__, numbers), encoded)]
 
 
 class TotalStage:
@@ -62,13 +82,8 @@ class TotalStage:
         gpu = self._gpus.get(gpu_uuid)
         if gpu is None:
             gpu = self._gpus[gpu_uuid] = _Gpu(self._width_ns, self._top_k, self._epoch, list(self._kept.values()))
-        closed = gpu.top.apply(merge([unpack(piece, gpu.registry) for piece in pieces]))
-        for point in gpu.totals.add(closed):
-            number = gpu.registry.number(point.series)
-            key = gpu.keys.get(number)
-            if key is None:
-                key = gpu.keys[number] = series_key(point.series)
-            encoded = encode_point(point)
-            self._kept.put(key, encoded)
-            yield Update(key, encoded)
+        for part in gpu.add(pieces).parts(_AT_ONCE):
+            updates = gpu.encode(part)
+            self._kept.put_all(updates)
+            yield from updates
         self._waiting.replace([])

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyflink.common import Row
 from pyflink.datastream import KeyedProcessFunction, RuntimeContext
 from pyflink.datastream.time_domain import TimeDomain
@@ -15,6 +16,7 @@ from spanlite.pipeline.archivestage import ArchiveStage
 from spanlite.pipeline.jobs.counting import Counters
 from spanlite.pipeline.jobs.state import FlinkLog, FlinkValue
 from spanlite.pipeline.jobs.timers import Activity, Fired, Soon
+from spanlite.runtime.allocator import keep_freed
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class Archive(KeyedProcessFunction):  # type: ignore[misc]  # pyflink ships no t
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Takes hold of state and archive; called once per subtask and start."""
+        keep_freed()
+        pa.set_memory_pool(pa.system_memory_pool())  # its own would give memory back after each file
         plan = self._plan
         self._stage = ArchiveStage(
             writer(plan.archive, buckets=plan.buckets),

@@ -76,13 +76,10 @@ class FlinkTable:
     def values(self) -> Iterable[bytes]:
         return [bytes(value) for value in self._state.values()]
 
-    def put(self, name: bytes, value: bytes) -> None:
-        self._state.put(name.hex(), value)
-
     def put_all(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
         if self._in_thread_mode:
             self._state.put_all({name.hex(): value for name, value in pairs})
             return
         # Process mode's put_all wants no dict, which its signature asks for; its put only fills a cache.
         for name, value in pairs:
-            self.put(name, value)
+            self._state.put(name.hex(), value)

@@ -1,0 +1,36 @@
+/* The connection to the agent: frames out, nothing in. Used by the sender's thread alone. */
+#ifndef SPANLITE_LINK_H
+#define SPANLITE_LINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* docs/frames.md */
+enum frame { FRAME_HELLO = 1, FRAME_NAMES, FRAME_BUFFER, FRAME_RANGES, FRAME_CLOCK, FRAME_STATS, FRAME_BYE };
+
+enum sent {
+  SENT,
+  SENT_HUNG,   /* the agent took nothing for SPANLITE_HUNG_MS, or the process has no more time */
+  SENT_CLOSED, /* it hung up */
+};
+
+/* Connects to the first place where an agent listens. False if there is none. */
+bool link_open(void);
+bool link_is_open(void);
+
+/* Notices that the agent has hung up, without sending. */
+bool link_check(void);
+
+/* One frame. On anything but SENT the connection is closed. */
+enum sent link_send(enum frame type, const void *payload, size_t length);
+
+/* Waits until the agent has read all that was sent; SENT_CLOSED if it hung up before it had. */
+enum sent link_confirm(void);
+
+void link_close(void);
+
+/* From now on nothing is waited for longer than until then (monotonic ns). */
+void link_hurry(uint64_t until_ns);
+
+#endif

@@ -1,0 +1,53 @@
+"""Where the collector lies, the shared library that traced processes load, and the environment that makes them load it.
+
+It is C, in agent/native of the source tree: `make native` builds it. libcuda loads it into every process that calls
+cuInit with CUDA_INJECTION64_PATH naming it; see docs/collector.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from spanlite.contract.errors import UsageError
+
+LIBRARY = "libspanlite_collector.so"
+_CUDA, _NVTX, _NEXT = "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "SPANLITE_NVTX_NEXT"
+PLACES = (Path(__file__).parent, Path(__file__).parents[2] / "native" / "build")
+"""Beside this module, where a package has it, and in the source tree."""
+
+
+def find_collector(named: Path | None = None, *, places: Iterable[Path] = PLACES) -> Path:
+    """The collector's absolute path.
+
+    Args:
+        named: the file itself, where somebody says which.
+        places: folders that are searched otherwise, in order.
+
+    Raises:
+        UsageError: it was not built, or the file that was named is not there.
+    """
+    if named is not None:
+        if not named.is_file():
+            raise UsageError(f"{named}: there is no such file; name a {LIBRARY} that was built")
+        return named.absolute()
+    for place in places:
+        if (place / LIBRARY).is_file():
+            return (place / LIBRARY).absolute()
+    raise UsageError(
+        f"{LIBRARY} is not built: run `make native` in the source tree (it needs gcc), or name a file that was built "
+        "elsewhere for this kind of machine"
+    )
+
+
+def environment(collector: Path, socket: Path, inherited: Mapping[str, str]) -> dict[str, str]:
+    """What to add to a program's environment so that it is traced.
+
+    Args:
+        collector: of find_collector.
+        socket: where the agent listens.
+        inherited: the environment that the program would have; a tool that already takes its NVTX ranges goes first.
+    """
+    said = {_CUDA: str(collector), _NVTX: str(collector), "SPANLITE_SOCKET": str(socket)}
+    tool = inherited.get(_NVTX, "")
+    return said | ({_NEXT: tool} if tool and tool != str(collector) else {})
