@@ -4,7 +4,7 @@
 
 Takes the recordings (*.bin.xz) of that folder or of its folder `buffers`, else those in tests/data/h200. A recording
 comes as buffers of 8 MiB, CUPTI's usual size, and runs through what the agent does between its socket and its
-transport: decoding, checks, attribution to ranges and traces, occupancy, dictionaries, batches of at most 32,768 spans,
+transport: decoding, checks, attribution to ranges and traces, occupancy, dictionaries, batches of at most 65,536 spans,
 zstd. Bytes a span hold everything: headers, names, ids of spans, parents and traces. Best of seven plays; the steps are
 those of the best one. `stages` has 29 records of calls, ids and markers a span, which is what its time goes to.
 """

@@ -3,7 +3,7 @@
     SPANLITE_RECORDINGS=FOLDER python benchmarks/bench_codec.py [--json FILE]
 
 Takes serve_steady.parquet of that folder, else the slice in tests/data, and the CUPTI recordings in tests/data/h200, in
-batches of 32,768 spans as the agent cuts them. A kernel table has no ranges: its spans have no trace, parent or stage;
+batches of 65,536 spans as the agent cuts them. A kernel table has no ranges: its spans have no trace, parent or stage;
 the recordings' have. Times include zstd; sizes include headers and all names, in full. Every batch is compared after
 its round trip.
 """

@@ -2,7 +2,7 @@
 
     python benchmarks/bench_flink.py [--json FILE]
 
-Fills a topic of 4 partitions with a recorded serving run, again and again, by 16 processes with a GPU each (47 M spans;
+Fills a topic of 4 partitions with a recorded serving run, again and again, by 16 processes with a GPU each (118 M;
 it needs `make flink-venv`). Each job reads it from the beginning with two subtasks and ends at its end: in thread mode
 in two TaskManagers of one slot, since all Python in a process shares one interpreter lock, in process mode in one of
 two slots. `spans_per_s` is the slope between a tenth and nine tenths of the batches as the first operator reads them,
@@ -52,8 +52,9 @@ from tests.stack.cluster import VENV, spanlite  # noqa: E402
 from tests.stack.flink import Flink  # noqa: E402
 from tests.stack.kafka import Kafka  # noqa: E402
 
-_PRODUCERS, _COPIES = 16, 48
+_PRODUCERS, _COPIES = 16, 120
 _PEER_SPANS = 500_000
+_EVERY_S = 1.0
 
 
 class Cluster(NamedTuple):
@@ -115,7 +116,7 @@ def run(flink: Flink, job: Path, vertex: str, records: int, first: Callable[[], 
         samples.append(Sample(time.perf_counter(), done))
         if not first_s and first():
             first_s = time.perf_counter() - began
-        time.sleep(0.2)
+        time.sleep(_EVERY_S)
     end = time.perf_counter()
     read_from = next(before for before, after in pairwise(samples) if after.records)
     return {
@@ -144,6 +145,9 @@ def main(path: Path | None) -> None:
                 slots, taskmanagers = (1, 2) if mode == "thread" else (2, 1)
                 settings = {
                     **SETTINGS,
+                    # Asking for metrics often, and compiling what answers, took a third of the machine.
+                    "metrics.fetcher.update-interval": "1000",
+                    "env.java.opts.jobmanager": "-XX:TieredStopAtLevel=1",
                     "taskmanager.memory.process.size": "2g" if mode == "thread" else "3g",
                     # What Java does here is to pass bytes on: compiling it well takes longer than the whole run.
                     "env.java.opts.taskmanager": "-XX:TieredStopAtLevel=1",

@@ -2,7 +2,7 @@
 
     SPANLITE_RECORDINGS=FOLDER python benchmarks/bench_fold.py [--json FILE]
 
-Folds serve_steady.parquet of that folder, else the 20,000 rows of tests/data, in batches of 32,768 spans. The check
+Folds serve_steady.parquet of that folder, else the 20,000 rows of tests/data, in batches of 65,536 spans. The check
 groups the same file with Arrow, finds buckets in whole numbers and quantiles by sorting, and compares everything.
 """
 

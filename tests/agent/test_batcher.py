@@ -25,9 +25,9 @@ def _batcher(clock: ManualClock | None = None) -> Batcher:
 
 
 @pytest.mark.parametrize(
-    ("rows", "sizes"), [(0, []), (1, [1]), (32_768, [32_768]), (32_769, [32_768, 1]), (70_000, [32_768, 32_768, 4464])]
+    ("rows", "sizes"), [(0, []), (1, [1]), (65_536, [65_536]), (65_537, [65_536, 1]), (140_000, [65_536, 65_536, 8928])]
 )
-def test_batches_hold_at_most_32768_rows_in_order(rows: int, sizes: list[int]) -> None:
+def test_batches_hold_at_most_65536_rows_in_order(rows: int, sizes: list[int]) -> None:
     """No row is lost or repeated, none is made up."""
     batches = list(_batcher().cut(_columns(rows)))
     assert [len(batch.columns) for batch in batches] == sizes
@@ -36,7 +36,7 @@ def test_batches_hold_at_most_32768_rows_in_order(rows: int, sizes: list[int]) -
         range(rows)
     )
     assert [len(batch.columns.configs) for batch in batches] == sizes
-    assert BATCH_ROWS == 32_768
+    assert BATCH_ROWS == 65_536
 
 
 def test_numbers_go_on_from_cut_to_cut() -> None:

@@ -156,7 +156,7 @@ def test_what_comes_in_goes_out_once(name: str, buffer_bytes: int) -> None:
     assert [batch.sequence for batch in batches] == list(range(len(batches)))
     sizes = [len(batch.columns) for batch in batches]
     assert [batch.first_row for batch in batches] == [sum(sizes[:at]) for at in range(len(sizes))]
-    assert max(sizes) <= 32_768
+    assert max(sizes) <= 65_536
 
 
 @pytest.mark.parametrize("name", ["serve-cupti130500", "stages-cupti130401"])

@@ -10,7 +10,7 @@ from spanlite.contract.batch import Batch, ClockAnchor, Gpu
 from spanlite.contract.columns import SpanColumns
 from spanlite.runtime.clock import Clock
 
-BATCH_ROWS = 32_768
+BATCH_ROWS = 65_536
 """A batch costs its readers as much as some thousands of spans, however many it has. So many take 100 KB."""
 
 

@@ -43,7 +43,7 @@ _NUMBERS = {
     "gpus_per_node": (8, "GPUs that share an agent"),
     "series_per_gpu": (500, "kernel × launch configuration × stage × workload"),
     "replication": (3, "copies of each partition"),
-    "batch_spans": (32_768, "most spans of a batch"),
+    "batch_spans": (65_536, "most spans of a batch"),
     "file_spans": (1 << 20, "--file-spans of the archive job"),
     "buckets": (1, "--buckets of the archive job"),
     "headroom": (0.5, "share of a core that the average subtask is busy at the peak"),

@@ -41,7 +41,7 @@ class Request:
     retention_s: float = 7 * 86400.0
     archive_retention_s: float = 30 * 86400.0
     replication: int = 3
-    batch_spans: int = 32_768
+    batch_spans: int = 65_536
     flush_s: float = 1.0
     mode: str = "thread"
     headroom: float = 0.5
