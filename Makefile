@@ -43,6 +43,10 @@ $(INSTALLED): pyproject.toml hatch_build.py core/spanlite/native/kernels.c
 	$(BIN)/python $(PIP) install --editable '.[dev]'
 	@touch $@
 
+.PHONY: native
+native: ## Build the collector that traced programs load (needs gcc; docs/collector.md)
+	$(MAKE) --no-print-directory -C agent/native
+
 .PHONY: demo
 demo: setup ## Recorded H200 serving run through the whole pipeline, in the terminal
 	$(BIN)/spanlite demo $(DEMO_ARGS)

@@ -50,6 +50,15 @@ static CUptiResult enable_kinds(bool on) {
   return first;
 }
 
+static uint64_t unix_clock(void) { return (uint64_t)clock_ns(CLOCK_REALTIME); }
+
+/* A client may have given CUPTI a clock of its own (torch.profiler: the processor's ticks), which outlives it and cannot
+ * be taken back, only replaced. Unix time is what CUPTI's own clock tells. Not where nobody was before us: registering a
+ * clock spoils the first records of some releases. */
+static void put_clock_right(void) {
+  if (shares && cupti.ActivityRegisterTimestampCallback) cupti.ActivityRegisterTimestampCallback(unix_clock);
+}
+
 static void let_go(void) {
   if (enabled) enable_kinds(false);
   if (registered) cupti.ActivityFlushAll(0);
@@ -76,6 +85,7 @@ static void take_hold(void) {
     result = cupti.ActivityRegisterCallbacks(buffer_requested, buffer_completed);
     registered = result == CUPTI_SUCCESS;
   }
+  if (result == CUPTI_SUCCESS) put_clock_right();
   if (result == CUPTI_SUCCESS) result = enable_kinds(true);
   if (result != CUPTI_SUCCESS) let_go();
   if (result == CUPTI_SUCCESS)

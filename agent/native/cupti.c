@@ -74,6 +74,7 @@ bool load_cupti(void) {
   FIND(ActivityGetNextRecord);
   FIND(ActivityGetNumDroppedRecords);
 #undef FIND
+  find(library, "cuptiActivityRegisterTimestampCallback", &cupti.ActivityRegisterTimestampCallback);
   if (!whole) {
     set_state(STATE_NO_CUPTI, 0);
     return false;

@@ -18,6 +18,7 @@ struct cupti {
   CUptiResult (*ActivityFlushAll)(uint32_t flag);
   CUptiResult (*ActivityGetNextRecord)(uint8_t *buffer, size_t valid, uint8_t **record);
   CUptiResult (*ActivityGetNumDroppedRecords)(CUcontext context, uint32_t stream, size_t *dropped);
+  CUptiResult (*ActivityRegisterTimestampCallback)(uint64_t (*clock)(void)); /* NULL before CUPTI 11.6 */
   uint32_t version;   /* as GetVersion gave it */
   void *library;      /* as dlopen gave it */
   const char *path;   /* of the library, NULL where that is not known */

@@ -61,7 +61,10 @@ static void send_one(struct buffer *buffer) {
 }
 
 static void deliver(uint64_t now) {
-  if (link_is_open() && now >= due.clock && messages_clock() == SENT) due.clock = now + CLOCK_MS * MS;
+  if (current_state() == STATE_PAUSED)
+    due.clock = 0; /* another client may have given CUPTI another clock; read it when we are back */
+  else if (link_is_open() && now >= due.clock && messages_clock() == SENT)
+    due.clock = now + CLOCK_MS * MS;
   messages_ranges();
   for (struct buffer *buffer; !inert() && (buffer = take_queued());) {
     send_one(buffer);

@@ -23,8 +23,13 @@ else:
 
 PREFIX = "SPANLITE_"
 CONFIG = "SPANLITE_CONFIG"
-OTHERS = {CONFIG, "SPANLITE_RECORDINGS", "SPANLITE_DISABLE"}
-"""Variables that are no flag of a command: the file, the benchmarks' recordings, the collector's kill switch."""
+COLLECTOR = (
+    *("DISABLE", "SOCKET", "CUPTI", "STAGES", "NVTX_NEXT", "DUTY", "GIVE_WAY", "RESUME_MS"),
+    *("BUFFER_KIB", "POOL_KIB", "FLUSH_MS", "HUNG_MS"),
+)
+"""Variables of the collector (docs/collector.md); programs that it traces may be commands of ours."""
+OTHERS = {CONFIG, "SPANLITE_RECORDINGS", *(PREFIX + name for name in COLLECTOR)}
+"""Variables that are no flag of a command: the file, the benchmarks' recordings, the collector's."""
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 

@@ -9,6 +9,7 @@ int cuptiActivityRegisterCallbacks(void (*requested)(uint8_t **, size_t *, size_
 int cuptiActivityEnable(int kind);
 int cuptiActivityDisable(int kind);
 int cuptiActivityFlushAll(uint32_t flag);
+int cuptiActivityRegisterTimestampCallback(uint64_t (*clock)(void));
 int cuptiFinalize(void);
 
 static void *handle;
@@ -30,10 +31,13 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t si
   free(buffer);
 }
 
+static uint64_t ticks(void) { return 12345; }
+
 /* 0, or the first result that was none. */
 int client_start(int subscribes) {
   int result = subscribes ? cuptiSubscribe(&handle, ignore, NULL) : 0;
   if (!result) result = cuptiActivityRegisterCallbacks(requested, completed);
+  if (!result) result = cuptiActivityRegisterTimestampCallback(ticks);
   return result ? result : cuptiActivityEnable(10);
 }
 

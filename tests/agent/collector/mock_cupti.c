@@ -36,6 +36,7 @@ static struct {
     {"completed_null", 0},    /* buffers completed empty */
     {"violations", 0},   {"flushes", 0},      {"enables", 0},      {"disables", 0},
     {"registered", 0},   {"subscribed", 0},   {"calls", 0},        {"kernel_size", 0},
+    {"clock_off_s", 0}, /* of the clock that was registered last */
     {"requests", 0},     {"lost", 0},         {"flush_ms", 0},     {"callbacks", 0},
     {"buffer_bytes", 0}, /* of the last one */
     {"callback_ns", 0}, /* processor time in the client's bufferCompleted */
@@ -211,10 +212,23 @@ int cuptiGetVersion(uint32_t *version) {
   return 0;
 }
 
-int cuptiGetTimestamp(uint64_t *timestamp) {
+static uint64_t unix_clock(void) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
-  *timestamp = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+  return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t (*current_clock)(void) = unix_clock;
+
+int cuptiGetTimestamp(uint64_t *timestamp) {
+  *timestamp = current_clock();
+  return 0;
+}
+
+int cuptiActivityRegisterTimestampCallback(uint64_t (*clock)(void)) {
+  called();
+  current_clock = clock;
+  mock_set("clock_off_s", labs((long)(clock() / 1000000000) - (long)(unix_clock() / 1000000000)));
   return 0;
 }
 

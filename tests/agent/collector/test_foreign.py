@@ -51,10 +51,12 @@ def test_another_client_works_as_if_it_were_alone(
         program.ask(f"fire {path}")
         assert program.ask(f"begin {subscribes}") == "0"
         assert program.ask("state") == "paused"
+        assert int(program.ask("get clock_off_s")) > 10**9  # its own clock, which stays
         assert program.number(f"fire {path} 2") == 2 * size
         assert program.ask(f"finish {subscribes}") == "0"
         assert program.number("got") == 2 * size
         until(lambda: program.ask("state") == "active", "our return")
+        assert program.ask("get clock_off_s") in {"0", "1"}
         program.ask(f"fire {path} 3")
         program.ask("flush")
         until(partial(_has_come, tap, 4 * size), "delivery")
