@@ -28,7 +28,7 @@ def test_every_line_shows_its_arithmetic(capsys: pytest.CaptureFixture[str]) -> 
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Load"
     assert " ".join(lines[1].split()) == "spans 500 M spans/s gpus × kernels_per_second = 10,000 × 50,000"
-    assert any(line.startswith("  folding") and " ~ " in line for line in lines)
+    assert any(line.startswith("  totals and points") and " ~ " in line for line in lines)
     assert any(line.startswith("~ rests on a figure that is assumed") for line in lines)
     assert "Advice" in lines
 
