@@ -152,12 +152,12 @@ def test_late_spans_are_counted_told_and_archived(tmp_path: Path, capsys: pytest
     in its second batch."""
     swapped, points, archive = (tmp_path / name for name in ("swapped.parquet", "points", "archive"))
     table = pq.read_table(SLICE)
-    halves = [table.slice(10_000)] * 4 + [table.slice(0, 10_000)]
+    halves = [table.slice(10_000)] * 7 + [table.slice(0, 10_000)]
     pq.write_table(pa.concat_tables(halves), swapped)
     batches, width_ns = tmp_path / "batches.spans", 10_000_000
     words = (swapped, "--points", points, "--archive", archive, "--batches", batches)
     account = ingest(capsys, *words, "--window", "10ms", "--lateness", "1ns")
-    in_order = table_works()[10_000:] * 4 + table_works()[:10_000]
+    in_order = table_works()[10_000:] * 7 + table_works()[:10_000]
     on_time, late, closed, newest = [], [], -1, 0
     assert main(["cat", "--batches", str(batches)]) == 0
     for line in capsys.readouterr().out.splitlines():
@@ -167,15 +167,15 @@ def test_late_spans_are_counted_told_and_archived(tmp_path: Path, capsys: pytest
         newest = max(newest, *(work.start_ns for work in batch))
         closed = max(closed, (newest - 1) // width_ns)
     assert in_order == []
-    assert 0 < len(on_time) < 50_000
-    assert account["pipeline"]["late_spans_total"]["all"] == 50_000 - len(on_time)
-    assert account["pipeline"]["spans_folded_total"]["all"] == 50_000
+    assert 0 < len(on_time) < 80_000
+    assert account["pipeline"]["late_spans_total"]["all"] == 80_000 - len(on_time)
+    assert account["pipeline"]["spans_folded_total"]["all"] == 80_000
     found = Counter(
         pair for line in points.read_text().splitlines() for pair in points_by_key([line], width_ns).items()
     )
     parts = [brute_force(some, width_ns) for some in (on_time, *late)]
     assert found == Counter(pair for part in parts for pair in part.items())
-    assert Run("late", points, archive, account).select("count(*)") == [(50_000,)]
+    assert Run("late", points, archive, account).select("count(*)") == [(80_000,)]
 
 
 def test_enough_lateness_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from tests.stack.flink import Flink
 from tests.stack.kafka import Kafka
 from tests.stack.strikes import Producing
 
-pytestmark = [pytest.mark.flink, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.flink, pytest.mark.kafka, pytest.mark.soak, pytest.mark.timeout(900)]
 _STOP_S = 9.0
 
 
