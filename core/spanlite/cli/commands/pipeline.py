@@ -51,7 +51,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     topics.add_argument("--window", default="10s", help="width of the metric windows (default %(default)s)")
     topics.add_argument("--lateness", default="2s", help="a window closes so long after its end (default %(default)s)")
     topics.add_argument("--idle", default="10s", help="or when its producer is silent for so long")
-    topics.add_argument("--emit", default="1s", help="a series is told at most once in this time")
+    topics.add_argument("--emit", default="200ms", help="a series is told at most once in this time")
     topics.add_argument("--top-k", type=int, default=500, help="kernels per GPU with points of their own")
     topics.add_argument("--bounded", action="store_true", help="end when all that is in the topic now is worked off")
     archive = parser.add_argument_group("archive")

@@ -82,7 +82,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--window", default="10s", help="width of the event-time windows")
     parser.add_argument("--lateness", default="2s", help="a window closes when its producer is so far past its end")
     parser.add_argument("--idle", default="10s", help="or when nothing has come from it for so long")
-    parser.add_argument("--emit", default="1s", help="a series is told at most once in this time")
+    parser.add_argument("--emit", default="200ms", help="a series is told at most once in this time")
     parser.add_argument("--top-k", type=int, default=500, help="kernels per GPU with series of their own")
     parser.add_argument(
         "--epoch", type=int, required=True, help="generation of totals without state: submission time, ns"
