@@ -19,7 +19,8 @@ ended; `cpu_s` the TaskManager's processor time in `told_s`; `open_bytes` of sta
 read, with the last windows open; `state_bytes` of the savepoint when all is told; `rss` and `peak_rss` of the
 TaskManager at the end of the row (Java's heap is in memory from the start, and the allocator keeps some of what earlier
 rows took); `aggregates` that the fold makes, one a batch, window and series; `series` in the topic of points, counted
-there, and `points` told; `late` points of windows that were closed already. No figure comes of a run that lost a span: the newest points must tell of each.
+there, and `points` told; `late` points of windows that were closed already. No figure comes of a run that lost a span:
+the newest points must tell of each.
 """
 
 from __future__ import annotations
