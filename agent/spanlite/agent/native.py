@@ -40,14 +40,25 @@ def find_collector(named: Path | None = None, *, places: Iterable[Path] = PLACES
     )
 
 
-def environment(collector: Path, socket: Path, inherited: Mapping[str, str]) -> dict[str, str]:
+def environment(collector: Path, socket: Path | None, inherited: Mapping[str, str]) -> dict[str, str]:
     """What to add to a program's environment so that it is traced.
 
     Args:
         collector: of find_collector.
-        socket: where the agent listens.
+        socket: where the agent listens; None for the collector's own default.
         inherited: the environment that the program would have; a tool that already takes its NVTX ranges goes first.
+
+    Raises:
+        UsageError: another library is to be loaded by CUDA already, and there is room for one.
     """
-    said = {_CUDA: str(collector), _NVTX: str(collector), "SPANLITE_SOCKET": str(socket)}
+    other = inherited.get(_CUDA, "")
+    if other and other != str(collector):
+        raise UsageError(
+            f"{_CUDA} names {other} already: another profiler (nsys, ncu) is to be loaded into the program, and CUDA "
+            "loads one; run it without the other"
+        )
+    said = {_CUDA: str(collector), _NVTX: str(collector)}
+    if socket is not None:
+        said["SPANLITE_SOCKET"] = str(socket.absolute())
     tool = inherited.get(_NVTX, "")
     return said | ({_NEXT: tool} if tool and tool != str(collector) else {})

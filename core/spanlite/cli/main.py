@@ -39,6 +39,7 @@ COMMANDS = {
     "cat": Entry("cat", "agent", "print the spans of a recording or of batch files as JSON lines"),
     "archive": Entry("archive", "pipeline", "list, verify or compact an archive"),
     "summary": Entry("summary", "pipeline", "time per kernel of an archive, as CSV"),
+    "run": Entry("run", "agent", "run a program with its GPU kernels traced"),
     "agent": Entry("agent", "agent,kafka,exporters", "take spans from traced processes and send them to Kafka"),
     "feed": Entry("feed", "agent", "play a recording into a running agent"),
     "exporter": Entry("exporter", "exporters,kafka", "serve the points of a Kafka topic to Prometheus"),

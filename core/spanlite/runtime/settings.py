@@ -61,6 +61,11 @@ def defaults(
     return found
 
 
+def inherited(environment: Mapping[str, str] = os.environ) -> dict[str, str]:  # noqa: TID251  # the place that reads it
+    """All variables, for a program that is started in our place."""
+    return dict(environment)
+
+
 def _from_file(command: str, flags: Mapping[str, bool], path: Path) -> dict[str, Any]:
     try:
         loaded = tomllib.loads(path.read_text(encoding="utf-8"))
