@@ -1,5 +1,8 @@
 """Archive: write, compaction and read in spans/s on one core, and bytes per span on disk.
 
+Batches are as large as an agent's, and freed memory is kept, as in the archive job. `arrow_share_of_write` is what of
+the writing is spent in Arrow's Parquet writer, which encodes and compresses.
+
 SPANLITE_RECORDINGS names a folder with serve_steady.parquet, a kernel table; else a slice of it in tests/data serves.
 """
 
@@ -13,11 +16,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spanlite.agent.batcher import BATCH_ROWS
 from spanlite.contract.batch import Batch, Gpu
 from spanlite.contract.codec import decode_batch, encode_batch
 from spanlite.contract.columns import CONFIG, NODE, PLACE, TRACE, Table, make_columns
@@ -26,8 +31,8 @@ from spanlite.pipeline.archive.compact import compact
 from spanlite.pipeline.archive.read import read_batches
 from spanlite.pipeline.archive.rows import distinct
 from spanlite.pipeline.archive.write import ArchiveWriter
+from spanlite.runtime.allocator import keep_freed
 
-BATCH_ROWS = 8192
 REPEATS = 5
 FLUSHES = 8
 LAUNCH_FIELDS = tuple(CONFIG.fields or ())[2:]
@@ -53,7 +58,7 @@ def launch_table(table: Any, names: list[str], codes: Any) -> tuple[Table, Any]:
 
 
 def read_table(path: Path) -> list[Batch]:
-    """The kernel table as a reader of the wire gets it: batches of 8192, each with tables of its own."""
+    """The kernel table as a reader of the wire gets it: an agent's batches, each with tables of its own."""
     table = pq.read_table(path)
     kernel = table["kernel"].unify_dictionaries().combine_chunks()
     kernel = kernel.chunk(0) if isinstance(kernel, pa.ChunkedArray) else kernel
@@ -102,11 +107,29 @@ def write(root: Path, batches: list[Batch], *, roll_spans: int) -> ArchiveWriter
     return writer
 
 
+def arrow_share(batches: list[Batch], root: Path) -> float:
+    """Share of writing that is spent in Arrow's Parquet writer: encoding and compressing its columns."""
+    spent = 0.0
+    whole = pq.ParquetWriter.write_table
+
+    def timed(*positional: object, **named: object) -> None:
+        nonlocal spent
+        begin = time.perf_counter()
+        whole(*positional, **named)
+        spent += time.perf_counter() - begin
+
+    with patch.object(pq.ParquetWriter, "write_table", timed):
+        begin = time.perf_counter()
+        write(root, batches, roll_spans=1 << 20)
+        return spent / (time.perf_counter() - begin)
+
+
 def measure(batches: list[Batch], folder: Path) -> dict[str, float]:
     """The figures by name."""
     spans = sum(len(batch.columns) for batch in batches)
     figures: dict[str, float] = {"spans": spans}
     figures["write_spans_per_s"] = best_rate(spans, lambda: write(folder / "one", batches, roll_spans=1 << 20))
+    figures["arrow_share_of_write"] = arrow_share(batches, folder / "share")
     figures["read_spans_per_s"] = best_rate(spans, lambda: sum(len(b.columns) for b in read_batches(folder / "one")))
     writer = write(folder / "many", batches, roll_spans=max(spans // FLUSHES, 1))
     figures["files_written"] = writer.files_written
@@ -123,6 +146,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args()
+    keep_freed()
+    pa.set_memory_pool(pa.system_memory_pool())
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     source = find_table()

@@ -8,9 +8,11 @@ groups the same file with Arrow, finds buckets in whole numbers and quantiles by
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +24,7 @@ _ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(_ROOT))
 
 from benchmarks._table import Figure, best_s, json_path, show  # noqa: E402 - run as a script, its folder is the path
+from spanlite.agent.batcher import BATCH_ROWS  # noqa: E402
 from spanlite.agent.tables import KernelTable  # noqa: E402
 from spanlite.contract.batch import Batch  # noqa: E402
 from spanlite.contract.codec import decode_batch, encode_batch  # noqa: E402
@@ -31,6 +34,8 @@ from spanlite.pipeline.partial import Partial, merge  # noqa: E402
 from spanlite.pipeline.points import points  # noqa: E402
 from spanlite.pipeline.series import SeriesRegistry  # noqa: E402
 from spanlite.runtime.clock import ManualClock  # noqa: E402
+from tests.native.without import numpy_only  # noqa: E402
+from tests.stack import load  # noqa: E402
 
 WIDTH_NS = 10_000_000_000
 QUANTILES = (0.01, 0.5, 0.9, 0.99, 0.999)
@@ -103,6 +108,33 @@ def check(path: Path, made: list[Point]) -> dict[str, Figure]:
     }
 
 
+def beside_numpy(name: str, batches: Sequence[Batch]) -> dict[str, Figure]:
+    """Decoding and folding in C, then the same by numpy."""
+    encoded, registry = [encode_batch(batch) for batch in batches], SeriesRegistry()
+    spans = sum(len(batch.columns) for batch in batches)
+
+    def decode() -> None:
+        for data in encoded:
+            decode_batch(data)
+
+    def fold() -> None:
+        for batch in batches:
+            fold_batch(batch, WIDTH_NS, registry)
+
+    decode_s, fold_s = best_s(decode), best_s(fold)
+    with numpy_only():
+        numpy_decode_s, numpy_fold_s = best_s(decode), best_s(fold)
+    return {
+        "recording": name,
+        "decode M/s": spans / decode_s / 1e6,
+        "numpy": spans / numpy_decode_s / 1e6,
+        "times": numpy_decode_s / decode_s,
+        "fold M/s": spans / fold_s / 1e6,
+        "by numpy": spans / numpy_fold_s / 1e6,
+        "times faster": numpy_fold_s / fold_s,
+    }
+
+
 def main() -> None:
     """Measures, checks, prints both tables and, if asked, writes the figures."""
     path = json_path("spans to partial aggregates")
@@ -125,7 +157,11 @@ def main() -> None:
         "decode + fold + merge M/s": spans / decode_s / 1e6,
         **figures,
     }
-    show("fold, one core, best of 7", [row], path)
+    beside = [beside_numpy(source.stem, batches), beside_numpy("serve-cupti130500", load.recorded(BATCH_ROWS))]
+    show("fold, one core, best of 7", [row])
+    show("in C and by numpy, a registry that knows the series", beside)
+    if path:
+        path.write_text(json.dumps({"rows": [row], "beside_numpy": beside}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +27,7 @@ from spanlite.pipeline.partial import Partial  # noqa: E402
 from spanlite.pipeline.pieces import pack  # noqa: E402
 from spanlite.pipeline.series import SeriesRegistry  # noqa: E402
 from spanlite.pipeline.totalstage import TotalStage  # noqa: E402
+from tests.pipeline.simulator import MemoryLog, MemoryTable, Store  # noqa: E402
 
 SERIES = (100, 1_000, 10_000, 100_000)
 SHARES = (0.01, 1.0)
@@ -35,31 +35,6 @@ _WIDTH_NS = 10_000_000_000
 _GPU = "GPU-2f6a1c54-0d1e-4c8b-9b5e-6a6f2d0c7e11"
 _BUCKETS, _OF = 10, 30
 _LEAST_S, _LEAST_EMITS = 0.5, 3
-
-
-class _Log:
-    def __init__(self) -> None:
-        self._values: list[bytes] = []
-
-    def read(self) -> list[bytes]:
-        return list(self._values)
-
-    def append(self, value: bytes) -> None:
-        self._values.append(value)
-
-    def replace(self, values: Sequence[bytes]) -> None:
-        self._values = list(values)
-
-
-class _Table:
-    def __init__(self) -> None:
-        self.kept: dict[bytes, bytes] = {}
-
-    def values(self) -> list[bytes]:
-        return list(self.kept.values())
-
-    def put_all(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
-        self.kept.update(pairs)
 
 
 def registry_of(series: int) -> SeriesRegistry:
@@ -104,8 +79,8 @@ def measure(registry: SeriesRegistry, share: float) -> dict[str, Figure]:
     """Tells windows until there are enough of them; the table must then hold every execution, each series once."""
     series = len(registry.series)
     random = np.random.default_rng(series)
-    table = _Table()
-    stage = TotalStage(_WIDTH_NS, series, 1, _Log(), table)
+    store = Store({})
+    stage = TotalStage(_WIDTH_NS, series, 1, MemoryLog(store, "waiting"), MemoryTable(store, "kept"))
     told, executions = max(1, round(series * share)), 0
     spent_s, emits, points, first_s = 0.0, -1, 0, 0.0
     while emits < _LEAST_EMITS or spent_s < _LEAST_S:
@@ -122,9 +97,11 @@ def measure(registry: SeriesRegistry, share: float) -> dict[str, Figure]:
         else:
             spent_s, points = spent_s + took_s, points + made
         emits += 1
-    kept = [decode_point(value) for value in table.kept.values()]
-    assert sum(point.count for point in kept) == executions, "executions are missing from the points"
-    assert table.kept.keys() == {series_key(each) for each in registry.series}
+    kept: dict[bytes, bytes] = store.saved["kept", store.key]
+    assert sum(decode_point(point).count for point in kept.values()) == executions, (
+        "executions are missing from the points"
+    )
+    assert kept.keys() == {series_key(each) for each in registry.series}
     return {
         "series": series,
         "touched_percent": 100 * share,
@@ -132,7 +109,7 @@ def measure(registry: SeriesRegistry, share: float) -> dict[str, Figure]:
         "us_per_point": 1e6 * spent_s / points,
         "ms_per_emit": 1e3 * spent_s / emits,
         "first_us_per_point": 1e6 * first_s / series,
-        "bytes_per_point": sum(map(len, table.kept.values())) / series,
+        "bytes_per_point": sum(map(len, kept.values())) / series,
     }
 
 

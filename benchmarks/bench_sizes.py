@@ -15,7 +15,7 @@ import statistics
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,50 +44,12 @@ from spanlite.pipeline.series import SeriesRegistry  # noqa: E402
 from spanlite.pipeline.totalstage import TotalStage  # noqa: E402
 from spanlite.pipeline.windows import WindowPolicy  # noqa: E402
 from spanlite.runtime.clock import ManualClock  # noqa: E402
+from tests.pipeline.simulator import MemoryLog, MemoryTable, MemoryValue, Store  # noqa: E402
 
 WIDTH_NS = 10_000_000_000
 SMALL, LARGE = 256, 8192
 _GPUS = 40
 _UPDATES = 30
-
-
-class _Value:
-    def __init__(self) -> None:
-        self._value: bytes | None = None
-
-    def get(self) -> bytes | None:
-        return self._value
-
-    def put(self, value: bytes) -> None:
-        self._value = value
-
-    def clear(self) -> None:
-        self._value = None
-
-
-class _Log:
-    def __init__(self) -> None:
-        self._values: list[bytes] = []
-
-    def read(self) -> list[bytes]:
-        return list(self._values)
-
-    def append(self, value: bytes) -> None:
-        self._values.append(value)
-
-    def replace(self, values: Sequence[bytes]) -> None:
-        self._values = list(values)
-
-
-class _Table:
-    def __init__(self) -> None:
-        self._values: dict[bytes, bytes] = {}
-
-    def values(self) -> list[bytes]:
-        return list(self._values.values())
-
-    def put_all(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
-        self._values.update(pairs)
 
 
 def best_cpu_s(call: Callable[[], object], runs: int = 7) -> float:
@@ -114,7 +76,9 @@ def fold_s(messages: list[bytes], producer: bytes) -> float:
     """Seconds that the first stage takes for a message; the window stays open, as it does most of the time."""
 
     def run() -> None:
-        stage = FoldStage(WindowPolicy(width_ns=1 << 62, lateness_ns=0), _Value(), _Log())
+        store = Store({})
+        progress, pending = MemoryValue(store, "progress"), MemoryLog(store, "pending")
+        stage = FoldStage(WindowPolicy(width_ns=1 << 62, lateness_ns=0), progress, pending)
         for message in messages:
             assert not list(stage.take(producer, message))
 
@@ -123,7 +87,8 @@ def fold_s(messages: list[bytes], producer: bytes) -> float:
 
 def batch_costs(batches: list[Batch]) -> dict[str, Figure]:
     """Bytes and seconds of batches, small and large."""
-    largest = [replace(batch, sequence=at) for at, batch in enumerate(batches) if len(batch.columns) == LARGE][:24]
+    parts = [part for batch in batches for part in cut(batch, LARGE, 24)][:24]
+    largest = [replace(part, sequence=at) for at, part in enumerate(parts)]
     smallest = [
         replace(part, sequence=at) for at, part in enumerate(part for batch in largest for part in cut(batch, SMALL, 8))
     ]
@@ -170,7 +135,8 @@ def state_sizes(batches: list[Batch]) -> tuple[dict[str, Figure], list[Point], b
 
 def total_s(piece: bytes, series: int) -> float:
     """Seconds that the second stage takes to add a piece to a GPU's totals and tell of a series, in the long run."""
-    stage = TotalStage(WIDTH_NS, 500, 1, _Log(), _Table())
+    store = Store({})
+    stage = TotalStage(WIDTH_NS, 500, 1, MemoryLog(store, "waiting"), MemoryTable(store, "kept"))
 
     def run() -> None:
         for _ in range(_UPDATES):

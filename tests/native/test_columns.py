@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import nullcontext
 from unittest.mock import patch
 
 import numpy as np
@@ -13,7 +12,7 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spanlite.contract import body, planes, tables, wire
+from spanlite.contract import planes, wire
 from spanlite.contract.batch import Batch
 from spanlite.contract.codec import decode_batch, encode_batch
 from spanlite.contract.columns import equal
@@ -23,6 +22,7 @@ from spanlite.native import columns, library
 from spanlite.pipeline import plausible
 from spanlite.v1 import batch_pb2
 from tests.contract.columns_strategy import batches
+from tests.native.without import numpy_only
 from tests.stack import load
 
 packed = st.tuples(st.sampled_from([1, 2, 4, 8]), st.integers(0, 67)).flatmap(
@@ -33,15 +33,6 @@ packed = st.tuples(st.sampled_from([1, 2, 4, 8]), st.integers(0, 67)).flatmap(
         st.binary(min_size=each[0] * each[1], max_size=each[0] * each[1]),
     )
 )
-
-
-@contextmanager
-def numpy_only() -> Iterator[None]:
-    """Without the library, as where there was no compiler."""
-    with ExitStack() as stack:
-        for module in (planes, body, tables, wire, plausible):
-            stack.enter_context(patch.object(module, "library", lambda: None))
-        yield
 
 
 def test_the_library_is_there() -> None:

@@ -11,7 +11,7 @@ from spanlite.contract.columns import SpanColumns
 from spanlite.runtime.clock import Clock
 
 BATCH_ROWS = 65_536
-"""A batch costs its readers as much as some thousands of spans, however many it has. So many take 100 KB."""
+"""A batch costs its readers as much as some thousands of spans, however many it has. So many take 160 KB."""
 
 
 @dataclass(slots=True)

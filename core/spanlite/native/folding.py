@@ -24,7 +24,7 @@ class _Batch(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("start", "duration", "kind", "config", "stage", "place")),
         *((name, ctypes.c_void_p) for name in ("bytes", "weight", "gpu")),
         *((name, ctypes.c_int64) for name in ("kinds", "configs", "places", "stages", "gpus")),
-        *((name, ctypes.c_int64) for name in ("window_ns", "window", "windows")),
+        *((name, ctypes.c_int64) for name in ("window_ns", "window")),
     )
 
 
@@ -98,11 +98,11 @@ def fold(
     batch = _Batch(rows, *(_address(column) for column in held), *counts, width_ns)
     given = ctypes.addressof(batch)
     used = np.zeros(sizes.texts, dtype=np.uint8)
-    extent = np.empty(5, dtype=np.int64)
+    extent = np.empty(4, dtype=np.int64)
     wrong = library.spanlite_extent(given, _address(used), _address(extent))
     if wrong >= 0 or not (gpu.min(initial=0) >= 0 and gpu.max(initial=0) < sizes.gpus):
         raise IndexError(f"row {wrong} or a place of the batch points at an entry that is not there")
-    _, first_ns, last_ns, weighted, moves = extent.tolist()
+    first_ns, last_ns, weighted, moves = extent.tolist()
     if not weighted:
         batch.weight = None
     if not moves:
@@ -115,7 +115,7 @@ def fold(
     entries = int(np.prod(shape, dtype=object))
     if entries > MOST_ENTRIES:
         return None
-    batch.window, batch.windows, batch.stages = first_window, shape[0], len(stages)
+    batch.window, batch.stages = first_window, len(stages)
     number = np.zeros(entries, dtype=np.int32)
     group = np.empty(rows, dtype=np.int32)
     code = np.empty(min(rows, entries), dtype=np.int64)

@@ -18,7 +18,7 @@
 #endif
 
 /* Told by the loader: it refuses a library that speaks another revision. */
-EXPORT int64_t spanlite_revision(void) { return 1; }
+EXPORT int64_t spanlite_revision(void) { return 2; }
 
 /* ---- columns: byte planes of width 1, 2, 4 or 8, plane after plane ---- */
 
@@ -204,12 +204,11 @@ struct batch {
   int64_t kinds;           /* kinds below this are GPU work, the others are left out */
   int64_t configs, places, stages, gpus;
   int64_t window_ns, window; /* width; number of the earliest window */
-  int64_t windows;
 };
 
 /* What a batch's GPU work looks like as a whole. */
 struct extent {
-  int64_t rows, first_start, last_start;
+  int64_t first_start, last_start;
   int64_t weighted, moves; /* whether any weight is not 1, any bytes not 0 */
 };
 
@@ -218,14 +217,13 @@ struct extent {
  * the first row with an index that points nowhere, -1 if there is none: only then may the other functions be called.
  */
 EXPORT int64_t spanlite_extent(const struct batch *b, uint8_t *used, struct extent *found) {
-  int64_t rows = 0, first = INT64_MAX, last = INT64_MIN, moves = 0;
+  int64_t first = INT64_MAX, last = INT64_MIN, moves = 0;
   uint32_t weighted = 0;
   for (int64_t i = 0; i < b->rows; i++) {
     if (b->kind[i] >= b->kinds) continue;
     if ((uint32_t)b->config[i] >= (uint64_t)b->configs || (uint32_t)b->place[i] >= (uint64_t)b->places ||
         (uint32_t)b->stage[i] >= (uint64_t)b->stages)
       return i;
-    rows++;
     int64_t start = b->start[i];
     first = start < first ? start : first;
     last = start > last ? start : last;
@@ -233,7 +231,7 @@ EXPORT int64_t spanlite_extent(const struct batch *b, uint8_t *used, struct exte
     weighted |= b->weight[i] ^ 1;
     moves |= b->bytes[i];
   }
-  *found = (struct extent){rows, first, last, weighted != 0, moves != 0};
+  *found = (struct extent){first, last, weighted != 0, moves != 0};
   return -1;
 }
 

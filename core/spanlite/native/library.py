@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 SOURCE = Path(__file__).with_name("kernels.c")
 BUILT = Path(__file__).with_name("_kernels.so")
-REVISION = 1
+REVISION = 2
 _P, _I64, _U64, _I32, _U32, _U8 = (
     ctypes.c_void_p,
     ctypes.c_int64,
