@@ -40,6 +40,7 @@ COMMANDS = {
     "archive": Entry("archive", "pipeline", "list, verify or compact an archive"),
     "summary": Entry("summary", "pipeline", "time per kernel of an archive, as CSV"),
     "run": Entry("run", "agent", "run a program with its GPU kernels traced"),
+    "doctor": Entry("doctor", "agent", "tell what this node or a program can do with spanlite, and what to mend"),
     "agent": Entry("agent", "agent,kafka,exporters", "take spans from traced processes and send them to Kafka"),
     "feed": Entry("feed", "agent", "play a recording into a running agent"),
     "exporter": Entry("exporter", "exporters,kafka", "serve the points of a Kafka topic to Prometheus"),
