@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import http.client
+import json
 import logging
 import socket
 from collections.abc import Callable, Iterator
@@ -100,6 +101,8 @@ def test_head_has_the_headers_and_no_body(server: MetricsServer) -> None:
         ("GET", "/", 200),
         ("GET", "/-/healthy", 200),
         ("GET", "/-/ready", 200),
+        ("GET", "/healthz", 200),
+        ("GET", "/readyz", 200),
         ("GET", "/nowhere", 404),
         ("GET", "/metrics/../../etc/passwd", 404),
         ("POST", "/metrics", 405),
@@ -133,6 +136,35 @@ def test_an_owner_says_when_the_table_is_whole(table: PointTable) -> None:
         status, _, body = ask(server, "/metrics")
     assert status == 200
     assert b'spanlite_exporter_scrapes_total{format="text"} 1.0' in body
+
+
+def test_readiness_names_each_check_and_what_is_wrong(table: PointTable) -> None:
+    """Proves /readyz as JSON, 503 while a check objects; metrics are shown all the same, /healthz never objects."""
+    problems = {"socket": "", "kafka": "3 batches wait"}
+    with MetricsServer(table, port=0, checks=lambda: problems) as server:
+        status, headers, body = ask(server, "/readyz")
+        assert (status, headers["Content-Type"]) == (503, "application/json")
+        assert json.loads(body) == {
+            "ready": False,
+            "checks": {
+                "metrics": {"ok": True},
+                "socket": {"ok": True},
+                "kafka": {"ok": False, "reason": "3 batches wait"},
+            },
+        }
+        assert ask(server, "/metrics")[0] == 200
+        assert json.loads(ask(server, "/healthz")[2]) == {"alive": True}
+        problems["kafka"] = ""
+        status, _, body = ask(server, "/readyz")
+    assert (status, json.loads(body)["ready"]) == (200, True)
+
+
+def test_readiness_waits_for_the_table() -> None:
+    """Proves that an exporter without data is not ready there either, and says so."""
+    with MetricsServer(PointTable(), port=0) as server:
+        status, _, body = ask(server, "/readyz")
+    told = {"ready": False, "checks": {"metrics": {"ok": False, "reason": "no data yet"}}}
+    assert (status, json.loads(body)) == (503, told)
 
 
 def test_one_connection_serves_many_scrapes(server: MetricsServer) -> None:

@@ -102,7 +102,7 @@ def test_a_second_agent_on_one_node_is_refused(broker: Kafka, tmp_path: Path) ->
     command = [sys.executable, "-m", "spanlite", "agent", "--metrics-port", "0", "--bootstrap", broker.bootstrap]
     for socket, spool, said in (
         ("b.sock", "spool", f"the spool is in use by process {first.process.pid}"),
-        ("agent.sock", "spool-b", "an agent listens there already"),
+        ("agent.sock", "spool-b", f"another agent, process {first.process.pid}, serves this node"),
     ):
         words = ["--socket", str(tmp_path / socket), "--spool", str(tmp_path / spool)]
         done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=60, check=False)

@@ -6,7 +6,7 @@ import gzip
 import logging
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,8 +16,10 @@ from threading import Lock, Thread
 from spanlite.contract.errors import ExporterError, SpanliteError
 from spanlite.exporters.families import families
 from spanlite.exporters.formats import TEXT, accepts_gzip, choose
+from spanlite.exporters.readiness import readiness
 from spanlite.exporters.table import PointTable
 
+_Checks = Callable[[], Mapping[str, str]]
 _Request = socket.socket | tuple[bytes, socket.socket]
 _LOG = logging.getLogger(__name__)
 _CONNECTIONS = 64
@@ -25,12 +27,16 @@ _IDLE_TIMEOUT_S = 15.0
 _GZIP_FROM_BYTES = 1024
 _INDEX = b"""<!doctype html><html lang="en"><title>spanlite</title><h1>spanlite</h1><ul>
 <li><a href="/metrics">/metrics</a></li><li><a href="/-/healthy">/-/healthy</a></li>
-<li><a href="/-/ready">/-/ready</a></li></ul></html>
+<li><a href="/-/ready">/-/ready</a></li>
+<li><a href="/healthz">/healthz</a></li><li><a href="/readyz">/readyz</a></li></ul></html>
 """
 
 
 class MetricsServer:
-    """Serves a table: /metrics and /-/ready (503 until all is there that is to be told), /-/healthy (always 200), /."""
+    """Serves a table: /metrics and /-/ready (503 until all is there that is to be told), /-/healthy (always 200), /.
+
+    /healthz and /readyz tell the same as JSON, as orchestrators ask for it; there the owner's checks may object.
+    """
 
     def __init__(
         self,
@@ -39,11 +45,19 @@ class MetricsServer:
         host: str = "127.0.0.1",
         port: int = 9464,
         ready: Callable[[], bool] | None = None,
+        checks: _Checks = dict,
     ) -> None:
-        """Args: port: 0 takes a free one; ready: whether the table can be shown, by default once it was put to."""
+        """Creates a server.
+
+        Args:
+            port: 0 takes a free one.
+            ready: whether the table can be shown, by default once it was put to.
+            checks: for /readyz, name → what is wrong, or nothing; metrics are shown in any case.
+        """
         self._table = table
         self._address = (host, port)
         self._ready = ready or (lambda: table.loaded)
+        self._checks = checks
         self._http: _Server | None = None
         self._thread: Thread | None = None
 
@@ -66,7 +80,7 @@ class MetricsServer:
         """
         host, port = self._address
         try:
-            self._http = _Server(self._address, self._table, self._ready)
+            self._http = _Server(self._address, self._table, self._ready, self._checks)
         except (OSError, OverflowError, UnicodeError) as error:  # taken, not ours; port above 65535; no host name
             reason = getattr(error, "strerror", None) or error
             raise ExporterError(
@@ -97,10 +111,11 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], table: PointTable, ready: Callable[[], bool]) -> None:
+    def __init__(self, address: tuple[str, int], table: PointTable, ready: Callable[[], bool], checks: _Checks) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.table = table
         self.ready = ready
+        self.checks = checks
         self._open: set[socket.socket] = set()
         self._lock = Lock()
         super().__init__(address, _Handler)
@@ -153,6 +168,11 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/-/ready":
             ready = self.server.ready()
             self._text(*((HTTPStatus.OK, "ready\n") if ready else (HTTPStatus.SERVICE_UNAVAILABLE, "no data yet\n")))
+        elif path == "/healthz":
+            self._send(HTTPStatus.OK, b'{"alive": true}\n', "application/json")
+        elif path == "/readyz":
+            problems = {"metrics": "" if self.server.ready() else "no data yet", **self.server.checks()}
+            self._send(*readiness(problems), "application/json", {"Cache-Control": "no-store"})
         elif path == "/":
             self._send(HTTPStatus.OK, _INDEX, "text/html; charset=utf-8")
         else:
