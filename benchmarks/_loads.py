@@ -139,7 +139,7 @@ def _renamed(columns: SpanColumns, config: Int64, variant: Int64) -> tuple[tuple
 def cut(batch: Batch, rows: int) -> list[Batch]:
     """Batches of at most `rows` spans, each with the tables that it needs, numbered from 0."""
     clock = ManualClock(batch.emit_ns)
-    batcher = Batcher(batch.producer, batch.session, batch.resource, batch.gpus, clock, batch.clock, rows)
+    batcher = Batcher(batch.producer, batch.session, batch.resource, batch.gpus, clock, batch.clock, rows=rows)
     return list(batcher.cut(compact(batch.columns)))
 
 

@@ -55,7 +55,7 @@ def columns(draw: st.DrawFn, gpus: int, most_rows: int = 24) -> SpanColumns:
         return draw(npst.arrays(np.dtype(dtype), rows, elements=elements))
 
     kind = column(st.sampled_from([int(k) for k in Kind]), "u1")
-    moves = (kind == Kind.MEMCPY) | (kind == Kind.MEMSET)
+    moves = (kind == Kind.MEMCPY) | (kind == Kind.MEMSET) | (kind == Kind.COUNTER)
     return make_columns(
         column(_INT64),
         column(_NATURAL),
@@ -69,7 +69,7 @@ def columns(draw: st.DrawFn, gpus: int, most_rows: int = 24) -> SpanColumns:
         parent=column(st.one_of(st.just(-1), _NATURAL)),
         range_number=np.where(kind == Kind.RANGE, column(_NATURAL), -1),
         correlation=column(_INT64),
-        bytes=np.where(moves, column(_NATURAL), 0),
+        bytes=np.where(moves, column(_NATURAL), np.where(kind == Kind.GAUGE, column(_INT64), 0)),
         weight=column(st.one_of(st.just(1), st.integers(1, 2**32 - 1)), "<u4"),
     )
 

@@ -69,7 +69,7 @@ def _keep(_: object) -> None:
         (_column("duration", base=-1), "value"),
         (_column("duration", width=1, base=-1, planes=b"\x00" + b"\x01" * 299), "value"),
         (_column("kind", base=0), "value"),
-        (_column("kind", base=5), "value"),
+        (_column("kind", base=8), "value"),
         (_column("kind", base=257), "value"),
         (_column("kind", base=-255), "value"),
         (_column("weight", base=-1), "value"),

@@ -257,7 +257,7 @@ def _set(path: str, value: object) -> Callable[[point_pb2.MetricPoint], None]:
         (_set("schema", 4), "schema"),
         (_set("schema", 2**31 - 1), "schema"),
         (_set("series.kind", 0), "kind"),
-        (_set("series.kind", 5), "kind"),
+        (_set("series.kind", 8), "kind"),
         (_set("series.kind", -1), "kind"),
         (lambda message: message.ClearField("series"), "kind"),
         (_set("window_start_unix_ns", 10**18 + 1), "window"),

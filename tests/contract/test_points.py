@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from spanlite.contract.points import Launch, Point, Series, merge_buckets, point_json
+from spanlite.contract.points import Exemplar, Launch, Point, Series, merge_buckets, point_json
 
 _LAUNCH = Launch(grid=(132, 1, 1), block=(256, 1, 1), registers_per_thread=64, active_warps=32, max_warps=64, limiter=3)
 _SERIES = Series("GPU-1", 1, "gemm#12345678", "_Z4gemmPf", _LAUNCH, stage="decode", workload="serve", pod="p-0")
@@ -47,6 +48,18 @@ def test_quantiles_come_from_the_buckets() -> None:
     """Three of four lie in (2^(-1/32), 1] s, the slowest in the next bucket."""
     assert _point().quantile_ns(0.5) == pytest.approx(2 ** (-1 / 64) * 1e9)
     assert _point().quantile_ns(1.0) == pytest.approx(2 ** (1 / 64) * 1e9)
+
+
+@pytest.mark.parametrize(("bits", "value"), [(0xBFD0000000000000, -0.25), (0x7FF0000000000000, "inf")])
+def test_a_gauge_says_its_value(bits: int, value: float | str) -> None:
+    """That of its exemplar; other kinds, and points without one, have none. JSON has no word for infinity."""
+    exemplar = Exemplar(bytes(16), bits, 0, 5)
+    gauge = replace(_point(Series("", 7, "loss", "loss")), exemplar=exemplar)
+    assert gauge.value == float(value)
+    assert point_json(gauge)["value"] == value
+    for other in (replace(_point(), exemplar=exemplar), replace(gauge, exemplar=None)):
+        assert other.value is None
+        assert "value" not in point_json(other)
 
 
 def test_equal_series_are_one_key() -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from spanlite.contract.columns import Kind
 from spanlite.contract.errors import ExporterError
 from spanlite.contract.points import Launch, Point, Series
-from spanlite.exporters.table import PointTable, Snapshot, direction
+from spanlite.exporters.labels import direction
+from spanlite.exporters.table import PointTable, Snapshot
 
 MakePoint = Callable[..., Point]
 GEMM = Series("GPU-1", Kind.KERNEL, "gemm", name="void gemm()")
@@ -49,7 +50,7 @@ def test_older_and_repeated_points_change_nothing(make_point: MakePoint) -> None
     old, new = make_point(GEMM, [1000] * 3, end_ns=10), make_point(GEMM, [1000] * 5, end_ns=20)
     table.put([new, old, new])
     assert counts(table) == {"gemm": 5}
-    assert table.snapshot().offered == {"newest": 1, "older": 2, "restarted": 0}
+    assert table.snapshot().offered == {"newest": 1, "older": 2, "restarted": 0, "refused": 0}
 
 
 def test_a_table_filled_again_from_newest_points_says_the_same(make_point: MakePoint) -> None:

@@ -57,9 +57,9 @@ def points_of(kafka: Kafka, topic: str) -> dict[Series, Point]:
 
 @pytest.mark.parametrize("mode", ["thread", "process"])
 def test_both_runners_and_the_brute_force_agree(flink: Flink, kafka: Kafka, tmp_path: Path, mode: str) -> None:
-    """A fleet's numbers would depend on the runner: points to the bit, archived spans to the row."""
+    """A fleet's numbers would depend on the runner: points to the bit, archived rows, observations among them."""
     cluster = Cluster(kafka, flink, tmp_path, f"same-{mode}")
-    sent = list(load.messages(3, 2))
+    sent = [*load.messages(3, 2), *load.observed()]
     load.send(kafka.bootstrap, cluster.topic("spans"), pairs(sent))
     jobs = [cluster.submit(job, "--mode", mode) for job in ("metrics", "archive")]
     expected = load.expected_spans(sent)

@@ -6,6 +6,7 @@ The brute force shares no code with the pipeline: span by span, with its own buc
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from spanlite.agent.batcher import Batcher
 from spanlite.agent.tables import KernelTable
 from spanlite.contract.batch import Batch, Gpu
-from spanlite.contract.columns import CONFIG, NODE, PLACE, TRACE, Kind, Table, make_columns
+from spanlite.contract.columns import CONFIG, NODE, OBSERVATIONS, PLACE, TRACE, Kind, Table, make_columns
 from spanlite.contract.points import Launch, Point, Series
 from spanlite.pipeline.fold import fold_batch
 from spanlite.pipeline.partial import Partial, merge
@@ -36,7 +37,10 @@ LAUNCH = Launch(grid=(4, 2, 1), block=(128, 1, 1), registers_per_thread=32, acti
 
 
 class Span(NamedTuple):
-    """One row of a batch; `row` is its number in the session, which makes its id."""
+    """One row of a batch; `row` is its number in the session, which makes its id.
+
+    `moved` is also what a counter is increased by, and of a gauge the bits of its value.
+    """
 
     start_ns: int
     duration_ns: int = 1000
@@ -52,7 +56,9 @@ class Span(NamedTuple):
 
     @property
     def span_id(self) -> int:
-        """SplitMix64's finaliser of session xor row."""
+        """SplitMix64's finaliser of session xor row; what an exemplar says of a gauge is its value."""
+        if self.kind == Kind.GAUGE:
+            return self.moved % 2**64
         x = SESSION ^ self.row
         x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
         x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) % 2**64
@@ -61,7 +67,7 @@ class Span(NamedTuple):
     @property
     def series(self) -> Series:
         """The series of the span; its kernel's full name is the id with a mark."""
-        return Series(self.gpu, int(self.kind), self.kernel, f"{self.kernel}<full>", self.launch, self.stage)
+        return Series(self.gpu, int(self.kind), self.kernel, f'{self.kernel}{{full="1"}}', self.launch, self.stage)
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,8 @@ Expectation = dict[tuple[int, Series], Expected]
 
 @cache
 def exact_bucket(duration_ns: int) -> int:
-    """Smallest i with duration <= 2^(i/32) s, in whole numbers: d^32 <= 2^i * 10^288."""
+    """Smallest i with duration <= 2^(i/32) s, in whole numbers: d^32 <= 2^i * 10^288; no time counts as 1 ns."""
+    duration_ns = max(duration_ns, 1)
     index = math.ceil(32 * math.log2(duration_ns / 1e9)) - 2
     while duration_ns**32 << max(-index, 0) > 10**288 << max(index, 0):
         index += 1
@@ -106,7 +113,11 @@ def _aggregate(group: Sequence[Span]) -> Expected:
         index = exact_bucket(span.duration_ns)
         buckets[index] = buckets.get(index, 0) + span.weight
     sum_ns = sum(span.duration_ns * span.weight for span in group)
-    longest = min(group, key=lambda span: (-span.duration_ns, span.start_ns, span.span_id))
+    lasting = any(span.duration_ns for span in group)
+    longest = min(
+        group, key=lambda span: (-span.duration_ns, span.start_ns if lasting else -span.start_ns, span.span_id)
+    )
+    is_gauge = longest.kind == Kind.GAUGE
     return Expected(
         count=sum(span.weight for span in group),
         spans=len(group),
@@ -114,9 +125,9 @@ def _aggregate(group: Sequence[Span]) -> Expected:
         min_ns=min(span.duration_ns for span in group),
         max_ns=longest.duration_ns,
         warp_ns=sum_ns * group[0].launch.active_warps,
-        moved=sum(span.moved * span.weight for span in group),
+        moved=0 if is_gauge else sum(span.moved * span.weight for span in group),
         buckets=tuple(sorted(buckets.items())),
-        exemplar=(longest.trace, longest.span_id, longest.duration_ns, longest.start_ns),
+        exemplar=(NO_TRACE if is_gauge else longest.trace, longest.span_id, longest.duration_ns, longest.start_ns),
     )
 
 
@@ -195,7 +206,7 @@ def make_batch(
 def _config_table(configs: dict[tuple[str, Launch], int], strings: dict[str, int]) -> Table:
     rows = []
     for kernel, launch in configs:
-        names = [strings.setdefault(text, len(strings)) for text in (kernel, f"{kernel}<full>")]
+        names = [strings.setdefault(text, len(strings)) for text in (kernel, f'{kernel}{{full="1"}}')]
         rows.append((*names, *launch.grid, *launch.block, *launch.cluster, *launch[3:]))
     return np.array(rows, dtype=CONFIG)
 
@@ -219,7 +230,7 @@ def span_lists(draw: st.DrawFn, most: int = 30) -> list[Span]:
                 st.sampled_from([1, 2, 500, 500, 977, 10**9, 10**11]),
                 st.sampled_from(["gemm", "relu"]),
                 launches,
-                st.sampled_from([Kind.KERNEL, Kind.KERNEL, Kind.MEMCPY, Kind.RANGE]),
+                st.sampled_from([Kind.KERNEL, Kind.KERNEL, Kind.MEMCPY, Kind.RANGE, *map(Kind, sorted(OBSERVATIONS))]),
                 st.sampled_from(["", "prefill", "decode"]),
                 st.sampled_from(["", "GPU-1", "GPU-2"]),
                 st.integers(0, 4096),
@@ -229,8 +240,24 @@ def span_lists(draw: st.DrawFn, most: int = 30) -> list[Span]:
             max_size=most,
         )
     )
-    spans = [Span(start, duration, row, *rest) for row, (start, duration, *rest) in enumerate(rows)]
-    return [span if span.kind == Kind.MEMCPY else span._replace(moved=0) for span in spans]
+    return [_fitting(Span(start, duration, row, *rest)) for row, (start, duration, *rest) in enumerate(rows)]
+
+
+def _fitting(span: Span) -> Span:
+    """The span with what its kind has: counters and gauges take no time, the latter are values of either sign."""
+    if span.kind in OBSERVATIONS:  # one name is one kind's
+        span = span._replace(kernel=f"{span.kernel}.{Kind(span.kind).name}")
+    if span.kind == Kind.COUNTER:
+        return span._replace(duration_ns=0)
+    if span.kind == Kind.GAUGE:
+        return span._replace(duration_ns=0, moved=bits_of((2048 - span.moved) / 3))
+    return span if span.kind == Kind.MEMCPY else span._replace(moved=0)
+
+
+def bits_of(value: float) -> int:
+    """The bits of a float64 as an int64."""
+    bits: int = struct.unpack("<q", struct.pack("<d", value))[0]
+    return bits
 
 
 def fold_all(batches: Iterable[Batch], width_ns: int) -> list[Point]:

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spanlite.contract.batch import Batch
+from spanlite.contract.columns import OBSERVATIONS
 from spanlite.contract.errors import StateError
+from spanlite.contract.points import Series
 from spanlite.contract.state import decode_partial, encode_partial
 from spanlite.pipeline.fold import fold_batch
 from spanlite.pipeline.partial import Partial, empty_partial, merge
@@ -59,17 +61,21 @@ def test_nothing_is_packed_as_nothing() -> None:
 @settings(max_examples=100, deadline=None)
 @given(span_lists())
 def test_each_gpu_gets_just_its_rows(spans: list[Span]) -> None:
-    """The parts are by GPU, each once, in order, and hold together what the whole held."""
+    """The parts are by GPU or, of observations without one, host; each once, in order, together what the whole held."""
     registry = SeriesRegistry()
     parts = list(by_gpu(folded(spans, registry), registry))
     uuids = [uuid for uuid, _ in parts]
     assert uuids == sorted(set(uuids))
     expected = brute_force(spans, WIDTH_NS)
+
+    def place(series: Series) -> str:
+        return series.gpu_uuid or ("host:" if series.kind in OBSERVATIONS else "")
+
     for uuid, part in parts:
-        mine = {key: what for key, what in expected.items() if key[1].gpu_uuid == uuid}
+        mine = {key: what for key, what in expected.items() if place(key[1]) == uuid}
         assert plain(points(part, WIDTH_NS, registry)) == mine
         assert mine
-    assert {series.gpu_uuid for _, series in expected} == set(uuids)
+    assert {place(series) for _, series in expected} == set(uuids)
 
 
 @settings(max_examples=100, deadline=None)

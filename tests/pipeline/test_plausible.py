@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from random import Random
 
@@ -31,6 +32,7 @@ from spanlite.pipeline.points import Totals
 from spanlite.pipeline.series import SeriesRegistry
 from spanlite.pipeline.windows import WindowPolicy
 from tests.contract.columns_strategy import batches
+from tests.native.without import numpy_only
 from tests.pipeline.conftest import Span, make_batch, same_bits
 from tests.pipeline.simulator import Job, topic
 
@@ -68,6 +70,15 @@ def test_sums_are_accepted_up_to_the_limit(within: list[Span], beyond: list[Span
     """GPU time, bytes, executions and warps: at the limit yes, over it no, weight and number of spans included."""
     assert refused(make_batch(within)) is None
     assert refused(make_batch(beyond)) == "total"
+
+
+@pytest.mark.parametrize("by_numpy", [False, True])
+def test_a_gauge_claims_no_bytes(*, by_numpy: bool) -> None:
+    """Bits of a value are none, however large, with or without the library; increments of counters are."""
+    gauges = [Span(0, 0, row, kind=Kind.GAUGE, moved=bits) for row, bits in enumerate([2**63 - 1, -(2**63), -1])]
+    with numpy_only() if by_numpy else nullcontext():
+        assert refused(make_batch([*gauges, copy(MOST_BYTES)._replace(row=3)])) is None
+        assert refused(make_batch([Span(0, 0, kind=Kind.COUNTER, moved=MOST_BYTES + 16)])) == "total"
 
 
 @pytest.mark.parametrize("sign", [-1, 1])

@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spanlite.contract.batch import Batch
+from spanlite.contract.columns import Kind
 from spanlite.contract.point_codec import decode_point, encode_point
 from spanlite.contract.points import Point, Series
 from spanlite.pipeline.fold import fold_batch
 from spanlite.pipeline.partial import Partial, empty_partial, merge, select
 from spanlite.pipeline.points import Totals, points
 from spanlite.pipeline.series import SeriesRegistry
-from tests.pipeline.conftest import LAUNCH, Expected, Span, brute_force, make_batch, span_lists
+from tests.pipeline.conftest import LAUNCH, Expected, Span, bits_of, brute_force, make_batch, span_lists
 
 WIDTH_NS = 100
 
@@ -108,6 +109,34 @@ def test_totals_are_the_brute_force_over_all_windows(spans: list[Span]) -> None:
         assert last[series].count == sum(point.count for point in mine)
         assert last[series].window_start_ns == min(point.window_start_ns for point in mine)
         assert last[series].window_end_ns == max(point.window_end_ns for point in mine)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(-300, 300), st.floats(), st.integers(0, 2**40)), min_size=1, max_size=30),
+    st.integers(1, 7),
+    st.randoms(use_true_random=False),
+)
+def test_observations_in_any_split(seen: list[tuple[int, float, int]], size: int, random: Random) -> None:
+    """A gauge's value is the newest one, NaN included, a counter's the exact sum, however they are cut and mixed."""
+    gauge, counter = Span(0, 0, kind=Kind.GAUGE), Span(0, 0, kind=Kind.COUNTER)
+    spans = [gauge._replace(start_ns=start, moved=bits_of(value)) for start, value, _ in seen]
+    spans += [counter._replace(start_ns=start, moved=increment) for start, _, increment in seen]
+    random.shuffle(spans)
+    spans = [span._replace(row=row) for row, span in enumerate(spans)]
+    registry = SeriesRegistry()
+    totals = Totals(WIDTH_NS, registry)
+    told: dict[int, Point] = {}
+    for at in range(0, len(spans), size):
+        made = totals.add(fold_batch(make_batch(spans[at : at + size]), WIDTH_NS, registry))
+        told |= {point.series.kind: decode_point(encode_point(point)) for point in made}
+    newest = max(seen, key=lambda each: (each[0], -(bits_of(each[1]) % 2**64)))
+    value = told[Kind.GAUGE].value
+    assert value is not None
+    assert bits_of(value) == bits_of(newest[1])
+    assert (told[Kind.GAUGE].bytes, told[Kind.GAUGE].sum_ns, told[Kind.GAUGE].count) == (0, 0, len(seen))
+    assert told[Kind.COUNTER].bytes == sum(increment for *_, increment in seen)
+    assert told[Kind.COUNTER].value is None
 
 
 @settings(max_examples=50, deadline=None)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spanlite.contract.batch import Batch
-from spanlite.contract.columns import Kind
+from spanlite.contract.columns import OBSERVATIONS, Kind
 from spanlite.contract.points import OTHER, Launch, Point
 from spanlite.pipeline.fold import fold_batch
 from spanlite.pipeline.partial import empty_partial, merge
@@ -66,14 +66,16 @@ def test_totals_are_conserved(closings: list[list[Span]], k: int) -> None:
         after = points(top.top.apply(whole), WIDTH_NS, top.registry)
         assert totals(after) == before
         for gpu in {point.series.gpu_uuid for point in after}:
-            kernels = {point.series.kernel for point in after if point.series.gpu_uuid == gpu} - {OTHER}
-            assert len(kernels) <= k
+            work = [point.series for point in after if point.series.kind not in OBSERVATIONS]
+            assert len({series.kernel for series in work if series.gpu_uuid == gpu} - {OTHER}) <= k
 
 
 @settings(max_examples=50, deadline=None)
 @given(span_lists(most=25))
 def test_other_is_what_the_brute_force_makes_of_the_renamed_spans(spans: list[Span]) -> None:
     """With K = 0 extremes, exemplars and buckets too are those of the spans under the name `other`."""
+    spans = [span for span in spans if span.kind not in OBSERVATIONS]
+    spans = [span._replace(row=row) for row, span in enumerate(spans)]
     expected = brute_force(
         (
             span._replace(kernel=OTHER, launch=Launch(max_warps=span.launch.max_warps, copy_kind=span.launch.copy_kind))
@@ -87,6 +89,18 @@ def test_other_is_what_the_brute_force_makes_of_the_renamed_spans(spans: list[Sp
         got = made[window, series._replace(name="")]
         # The launches of `other` differ, so its warp time is no multiple of its time: conservation is tested above.
         assert got == type(got)(**{**vars(what), "warp_ns": got.warp_ns})
+
+
+def test_custom_metrics_are_left_alone() -> None:
+    """Observations take no kernel's place, however long, are never summed up, and a restart admits none of them."""
+    kinds = [Kind.TIMING, Kind.COUNTER, Kind.GAUGE]
+    observed = [Span(0, 900, kernel="x", kind=kind) for kind in kinds]
+    top = Top(1)
+    top.top.restore([span.series for span in observed])
+    made = top.close(*observed, Span(0, 10, kernel="a"), Span(0, 9, kernel="x"))
+    kept = {(point.series.kind, point.series.kernel) for point in made}
+    assert kept == {*((kind, "x") for kind in kinds), (Kind.KERNEL, "a"), (Kind.KERNEL, OTHER)}
+    assert top.top.folded == 1
 
 
 def test_most_gpu_time_is_kept() -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spanlite.contract.columns import Kind
+from spanlite.contract.columns import OBSERVATIONS, Kind
 from spanlite.contract.point_codec import decode_point, encode_point, series_key
 from spanlite.contract.points import OTHER, Launch, Point, Series
 from spanlite.pipeline.fold import fold_batch
@@ -22,7 +22,7 @@ from spanlite.pipeline.pieces import pack
 from spanlite.pipeline.points import Totals
 from spanlite.pipeline.series import SeriesRegistry
 from spanlite.pipeline.totalstage import TotalStage, Update
-from tests.pipeline.conftest import Span, exact_bucket, make_batch, span_lists
+from tests.pipeline.conftest import NO_TRACE, Span, exact_bucket, make_batch, span_lists
 from tests.pipeline.simulator import MemoryLog, MemoryTable, Store
 
 WIDTH_NS = 100
@@ -41,14 +41,15 @@ class Reference:
         """Takes spans; the totals of the series that they are of."""
         time_ns: dict[str, int] = defaultdict(int)
         for span in spans:
-            time_ns[span.kernel] += span.duration_ns * span.weight
+            if span.kind not in OBSERVATIONS:
+                time_ns[span.kernel] += span.duration_ns * span.weight
         for kernel in sorted(time_ns, key=lambda kernel: (-time_ns[kernel], kernel)):
             if len(self._admitted) < self._top_k:
                 self._admitted.add(kernel)
         touched = set()
         for span in spans:
             series = span.series
-            if span.kernel not in self._admitted:
+            if span.kind not in OBSERVATIONS and span.kernel not in self._admitted:
                 launch = Launch(max_warps=span.launch.max_warps, copy_kind=span.launch.copy_kind)
                 series = series._replace(kernel=OTHER, name="", launch=launch)
             self._spans[series].append(span)
@@ -60,7 +61,11 @@ def _summed(spans: Sequence[Span]) -> dict[str, Any]:
     buckets: dict[int, int] = defaultdict(int)
     for span in spans:
         buckets[exact_bucket(span.duration_ns)] += span.weight
-    longest = min(spans, key=lambda span: (-span.duration_ns, span.start_ns, span.span_id))
+    lasting = any(span.duration_ns for span in spans)
+    longest = min(
+        spans, key=lambda span: (-span.duration_ns, span.start_ns if lasting else -span.start_ns, span.span_id)
+    )
+    gauge = longest.kind == Kind.GAUGE
     windows = [span.start_ns // WIDTH_NS for span in spans]
     return {
         "window_start_ns": min(windows) * WIDTH_NS,
@@ -71,9 +76,9 @@ def _summed(spans: Sequence[Span]) -> dict[str, Any]:
         "min_ns": min(span.duration_ns for span in spans),
         "max_ns": longest.duration_ns,
         "warp_ns": sum(span.duration_ns * span.weight * span.launch.active_warps for span in spans),
-        "bytes": sum(span.moved * span.weight for span in spans),
+        "bytes": 0 if gauge else sum(span.moved * span.weight for span in spans),
         "buckets": sorted(buckets.items()),
-        "exemplar": (longest.trace, longest.span_id, longest.duration_ns, longest.start_ns),
+        "exemplar": (NO_TRACE if gauge else longest.trace, longest.span_id, longest.duration_ns, longest.start_ns),
     }
 
 

@@ -14,10 +14,13 @@ import numpy as np
 from confluent_kafka import Producer
 
 from spanlite.agent.batcher import Batcher
+from spanlite.agent.counts import AgentCounts
+from spanlite.agent.frames import OBSERVATION
+from spanlite.agent.observations import Observations
 from spanlite.cli.embedded import Embedded, open_source
 from spanlite.contract.batch import Batch
 from spanlite.contract.codec import encode_batch
-from spanlite.contract.columns import Kind
+from spanlite.contract.columns import OBSERVATIONS, Kind
 from spanlite.pipeline.embedded import Outputs
 from spanlite.pipeline.windows import WindowPolicy
 from spanlite.runtime.clock import ManualClock
@@ -59,7 +62,7 @@ def recorded(rows: int = TEST_ROWS) -> tuple[Batch, ...]:
         embedded.play(open_source(RECORDING))
     first = batches[0]
     clock = ManualClock(first.emit_ns)
-    batcher = Batcher(first.producer, first.session, first.resource, first.gpus, clock, first.clock, rows)
+    batcher = Batcher(first.producer, first.session, first.resource, first.gpus, clock, first.clock, rows=rows)
     return tuple(part for batch in batches for part in batcher.cut(batch.columns))
 
 
@@ -75,6 +78,32 @@ def messages(
     for batch in repeated(recorded(rows), range(copies), shift_ns):
         for producer in range(first_producer, first_producer + producers):
             yield _message(batch, producer)
+
+
+def observed(observations: int = 3000) -> Iterator[Message]:
+    """A process that observes custom metrics while the run lasts, in four batches.
+
+    Timings, counters and gauges of a few series each, on the host and on a GPU; no two of one time.
+    """
+    base = recorded()
+    first_ns = min(int(batch.columns.start_ns.min()) for batch in base)
+    gap_ns = (max(int(batch.end_ns.max()) for batch in base) - first_ns) // observations
+    rng = np.random.default_rng(8)
+    kind = rng.choice(np.array([Kind.TIMING, Kind.COUNTER, Kind.GAUGE], dtype=np.uint8), observations)
+    layer = rng.integers(0, 3, observations)
+    value = rng.integers(1, 10**6, observations)
+    time_ns = first_ns + gap_ns * np.arange(observations)
+    records = np.zeros(observations, dtype=OBSERVATION)
+    records["name"], records["time_ns"], records["kind"] = layer + 3 * kind.astype(np.int64), time_ns, kind
+    records["value"] = np.where(kind == Kind.GAUGE, (-value / 7).view(np.int64), value)
+    records["device"] = layer % 2
+    names = {n + 3 * k: f'{Kind(k).name}{{layer="{n}"}}' for k in sorted(OBSERVATIONS) for n in range(3)}
+    batcher = Batcher(b"observed" * 2, 77, {"host.name": "host"}, base[0].gpus, ManualClock(first_ns))
+    series = Observations(base[0].gpus, AgentCounts())
+    for part in np.array_split(records, 4):
+        for columns in series.take(part, names, first_ns):
+            for batch in batcher.cut(columns):
+                yield Message(b"host/observed", encode_batch(batch), batch)
 
 
 def repeated(base: Sequence[Batch], copies: Iterable[int], shift_ns: int = 0) -> Iterator[Batch]:
@@ -154,9 +183,12 @@ def expected_work(sent: Iterable[Message]) -> dict[Kernel, Work]:
             strict=True,
         ):
             if kind != Kind.RANGE:
-                durations.setdefault((uuids[gpu[place]], kind, columns.strings[names[config]]), []).append(duration)
+                name = columns.strings[names[config]]
+                durations.setdefault((uuids[gpu[place]], kind, name), []).append(duration)
     return {
-        kernel: Work(len(all_ns), sum(all_ns), dict(Counter(math.ceil(32 * math.log2(ns / 1e9)) for ns in all_ns)))
+        kernel: Work(
+            len(all_ns), sum(all_ns), dict(Counter(math.ceil(32 * math.log2(max(ns, 1) / 1e9)) for ns in all_ns))
+        )
         for kernel, all_ns in durations.items()
     }
 

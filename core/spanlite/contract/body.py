@@ -9,6 +9,8 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from spanlite.contract.columns import (
+    COUNTER,
+    GAUGE,
     KERNEL,
     MEMCPY,
     MEMSET,
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 _COLUMN_FIELDS = 1024
 """Most fields of a body beside its texts; 17 are known now."""
+_HAS_BYTES = np.isin(np.arange(GAUGE + 1), (MEMCPY, MEMSET, COUNTER, GAUGE))
+"""Whether rows of a kind have a value in column `bytes`, by kind."""
 
 
 def encode_body(columns: SpanColumns, first_start_ns: int) -> bytes:
@@ -54,7 +58,7 @@ def encode_body(columns: SpanColumns, first_start_ns: int) -> bytes:
         trace=column_message(pack(columns.trace + np.int32(1))),
         parent=column_message(pack_zigzag(_steps(columns.parent + 1))),
         correlation=column_message(pack_zigzag(_steps(columns.correlation))),
-        bytes=column_message(pack(columns.bytes[_moves_bytes(kind)])),
+        bytes=column_message(pack(columns.bytes[_has_bytes(kind)])),
         range_number=column_message(pack(columns.range_number[columns.is_range])),
     )
     if len(columns) and not (columns.weight == 1).all():
@@ -92,7 +96,7 @@ def decode_body(body: bytes, rows: int, first_start_ns: int, *, limits: Limits, 
         trace=_index(message.trace, rows, "trace", len(tables[4]) + 1) - 1,
         parent=_sums(message.parent, rows, "parent", -1),
         correlation=_sums(message.correlation, rows, "correlation", 0),
-        bytes=_scatter(message.bytes, _moves_bytes(kind), 0, "bytes"),
+        bytes=_scatter(message.bytes, _has_bytes(kind), 0, "bytes", signed=kind == GAUGE),
         range_number=_scatter(message.range_number, is_range, -1, "range_number"),
         weight=_weights(message, rows, weight),
     )
@@ -100,8 +104,8 @@ def decode_body(body: bytes, rows: int, first_start_ns: int, *, limits: Limits, 
 
 def _kinds(column: batch_pb2.Column, rows: int) -> UInt8:
     kind = plain(column, rows, "kind")
-    if rows and not (kind.min() >= KERNEL and kind.max() <= RANGE):
-        raise BatchError("value", f"kinds {int(kind.min())} to {int(kind.max())}; known are 1 to 4")
+    if rows and not (kind.min() >= KERNEL and kind.max() <= GAUGE):
+        raise BatchError("value", f"kinds {int(kind.min())} to {int(kind.max())}; known are {KERNEL} to {GAUGE}")
     return kind.astype(np.uint8)
 
 
@@ -144,20 +148,28 @@ def _steps(values: Int64) -> Int64:
     return steps
 
 
-def _moves_bytes(kind: NDArray[np.generic]) -> NDArray[np.bool_]:
-    return np.asarray((kind == MEMCPY) | (kind == MEMSET))
+def _has_bytes(kind: NDArray[np.generic]) -> NDArray[np.bool_]:
+    return np.asarray(_HAS_BYTES[kind])
 
 
 def _index(column: batch_pb2.Column, rows: int, name: str, size: int) -> Int32:
     return unpack_index(planes_of(column), rows, name, size)
 
 
-def _scatter(column: batch_pb2.Column, mask: NDArray[np.bool_], neutral: int, name: str) -> Int64:
+def _scatter(
+    column: batch_pb2.Column,
+    mask: NDArray[np.bool_],
+    neutral: int,
+    name: str,
+    *,
+    signed: NDArray[np.bool_] | None = None,
+) -> Int64:
+    """Values of the rows of a mask; none may be negative but those of the rows in `signed`, which are bits."""
     full = np.full(len(mask), neutral, dtype=np.int64)
     chosen = int(np.count_nonzero(mask))
     values = unpack(planes_of(column), chosen, name)
     if chosen:
-        if values.min() < 0:
+        if values.min() < 0 and (signed is None or (values[~signed[mask]] < 0).any()):
             raise BatchError("value", f"column {name} holds a negative value")
         full[mask] = values
     return full

@@ -46,6 +46,7 @@ CATALOGUE: dict[str, MetricSpec] = {}
 
 _WORKLOAD = ("namespace", "pod", "container")
 _GPU = "GPU work"
+_ACHIEVED = "Hardware counters"
 _INFO = "Identity"
 _AGENT = "Agent"
 _PIPELINE = "Pipeline"
@@ -131,6 +132,70 @@ MEMSET_BYTES = _add(
     unit="bytes",
 )
 
+GPU_SM_ACTIVE = _add(
+    "spanlite_gpu_sm_active_ratio",
+    "Share of the last second's samples in which SMs had work, 0 to 1: mean over SMs and time.",
+    group=_ACHIEVED,
+    labels=("UUID",),
+    unit="ratio",
+)
+GPU_TENSOR_ACTIVE = _add(
+    "spanlite_gpu_tensor_active_ratio",
+    "Likewise, the share in which tensor cores were active.",
+    group=_ACHIEVED,
+    labels=("UUID",),
+    unit="ratio",
+)
+GPU_WARPS_ACTIVE = _add(
+    "spanlite_gpu_warps_active_ratio",
+    "Likewise, warps that were resident, of the most that fit; divided by the ratio of SMs it is achieved occupancy.",
+    group=_ACHIEVED,
+    labels=("UUID",),
+    unit="ratio",
+)
+GPU_DRAM_READ = _add(
+    "spanlite_gpu_dram_read_bytes_total",
+    "Bytes read from the GPU's memory while it was sampled.",
+    group=_ACHIEVED,
+    labels=("UUID",),
+    unit="bytes",
+)
+GPU_DRAM_WRITE = _add(
+    "spanlite_gpu_dram_write_bytes_total",
+    "Bytes written to the GPU's memory while it was sampled.",
+    group=_ACHIEVED,
+    labels=("UUID",),
+    unit="bytes",
+)
+GPU_L2_SECTORS = _add(
+    "spanlite_gpu_l2_sectors_total",
+    "Sectors of 32 bytes that the L2 cache was asked for while the GPU was sampled.",
+    group=_ACHIEVED,
+    labels=("UUID",),
+)
+KERNEL_ACHIEVED = _add(
+    "spanlite_kernel_achieved_occupancy_ratio",
+    "Achieved occupancy of a kernel, 0 to 1, in samples in which it ran alone: mean since counting began, weighted by "
+    "the time in which SMs were active.",
+    group=_ACHIEVED,
+    labels=("UUID", "kernel"),
+    unit="ratio",
+)
+KERNEL_ACHIEVED_ACTIVE = _add(
+    "spanlite_kernel_achieved_active_seconds_total",
+    "Time in which SMs were active, mean over SMs, in samples in which a kernel ran alone.",
+    group=_ACHIEVED,
+    labels=("UUID", "kernel"),
+    unit="seconds",
+)
+KERNEL_ACHIEVED_WARPS = _add(
+    "spanlite_kernel_achieved_warp_seconds_total",
+    "The same time, times achieved occupancy: its rate by that of the active seconds is the occupancy of that while.",
+    group=_ACHIEVED,
+    labels=("UUID", "kernel"),
+    unit="seconds",
+)
+
 GPU_INFO = _add(
     "spanlite_gpu_info",
     "1 for each GPU or MIG instance; UUID joins with the series of dcgm-exporter.",
@@ -166,6 +231,17 @@ AGENT_SPANS_RECEIVED = _add("spanlite_agent_spans_received_total", "Spans decode
 AGENT_SPANS_DROPPED = _add(
     "spanlite_agent_spans_dropped_total",
     "Spans the agent gave up, by reason.",
+    group=_AGENT,
+    labels=("reason",),
+)
+AGENT_OBSERVATIONS_RECEIVED = _add(
+    "spanlite_agent_observations_received_total",
+    "Observations of custom metrics, those that programs dropped themselves included; they are among the spans.",
+    group=_AGENT,
+)
+AGENT_OBSERVATIONS_DROPPED = _add(
+    "spanlite_agent_observations_dropped_total",
+    "Observations given up by a program or the agent, by reason; among the dropped spans as observation_REASON.",
     group=_AGENT,
     labels=("reason",),
 )
@@ -229,6 +305,105 @@ AGENT_SPOOL_FAULTS = _add(
     labels=("kind",),
 )
 
+AGENT_IDENTITIES = _add(
+    "spanlite_agent_identities_total",
+    "Identities of traced processes, one a connection, by what the kernel told: pod, container, slurm, host, hidden (a "
+    "process of another pid namespace), gone (ended meanwhile), timeout.",
+    group=_AGENT,
+    labels=("outcome",),
+)
+AGENT_IDENTITY_SOURCE = _add(
+    "spanlite_agent_identity_source_info",
+    "1 for each source of identities, with how it stands: ok, not_asked, absent, not_installed, no_driver, forbidden, "
+    "timeout, failed.",
+    group=_AGENT,
+    labels=("source", "state"),
+)
+AGENT_GPUS_UNVERIFIED = _add(
+    "spanlite_agent_gpus_unverified_total", "GPUs that processes named and the driver does not list.", group=_AGENT
+)
+AGENT_COLLECTORS = _add(
+    "spanlite_agent_collectors",
+    "Connected collectors by the state that they told last and how much they record: full, duty or none; untold where "
+    "they told nothing.",
+    group=_AGENT,
+    labels=("state", "sampling"),
+)
+AGENT_CONNECTIONS_REFUSED = _add(
+    "spanlite_agent_connections_refused_total",
+    "Connections hung up on before their first frame, by reason: uid_connections, uid_rate, connections, threads.",
+    group=_AGENT,
+    labels=("reason",),
+)
+AGENT_STAMPS_DROPPED = _add(
+    "spanlite_agent_stamps_dropped_total", "Range boundaries that collectors had no room for.", group=_AGENT
+)
+AGENT_QUOTA_PAUSES = _add(
+    "spanlite_agent_quota_pauses_total",
+    "Frames that cannot be dropped, such as names and range boundaries, whose process had to wait for its quota.",
+    group=_AGENT,
+)
+AGENT_FRAME_MEMORY = _add(
+    "spanlite_agent_frame_memory_bytes",
+    "Bytes of large frames that are being read, wait, or are worked off.",
+    group=_AGENT,
+    unit="bytes",
+)
+AGENT_CLOCK_UNCERTAINTY = _add(
+    "spanlite_agent_clock_uncertainty_seconds",
+    "Largest uncertainty of the newest clock reading of each connected process; absent without readings.",
+    group=_AGENT,
+    unit="seconds",
+)
+AGENT_CLOCK_OFFSET = _add(
+    "spanlite_agent_clock_offset_seconds",
+    "CUPTI's clock minus Unix time in the newest reading of that connected process in which they are furthest apart.",
+    group=_AGENT,
+    unit="seconds",
+)
+AGENT_CLOCK_STEPS = _add(
+    "spanlite_agent_clock_steps_total",
+    "Times that the node's Unix clock was set by more than 0.1 s, beside its monotonic clock.",
+    group=_AGENT,
+)
+
+AGENT_COUNTERS_STATE = _add(
+    "spanlite_agent_counters_state",
+    "1 for each GPU whose hardware counters are to be sampled, with how that stands: starting, sampling, slowed, "
+    "forbidden, busy, unsupported, gone, failed, unavailable, absent.",
+    group=_AGENT,
+    labels=("UUID", "state"),
+)
+AGENT_COUNTER_SAMPLES = _add(
+    "spanlite_agent_counter_samples_total",
+    "Samples of hardware counters by whose they were: owned (one kernel's), partial (one kernel ran for a part of it), "
+    "shared (several ran), copy (a memory set or copy), idle, unseen (SMs were active, and no span says why), "
+    "incomplete (of that time not all spans are known).",
+    group=_AGENT,
+    labels=("fate",),
+)
+AGENT_COUNTER_LOST = _add(
+    "spanlite_agent_counter_lost_total",
+    "Samples of hardware counters that never came or were given up, by reason: overflow (the GPU's buffer was full), "
+    "gap, order (older than one before), value (no such number), held (nobody fetched them), stopped.",
+    group=_AGENT,
+    labels=("reason",),
+)
+AGENT_COUNTER_OVERFLOWS = _add(
+    "spanlite_agent_counter_overflows_total", "Times that a GPU's buffer of samples was full.", group=_AGENT
+)
+AGENT_COUNTER_LATE_SPANS = _add(
+    "spanlite_agent_counter_late_spans_total",
+    "Spans that came after samples of their time had been given to kernels, or to none.",
+    group=_AGENT,
+)
+AGENT_COUNTER_DECODE = _add(
+    "spanlite_agent_counter_decode_seconds_total",
+    "Time that decoding samples of hardware counters took.",
+    group=_AGENT,
+    unit="seconds",
+)
+
 PIPELINE_BATCHES_RECEIVED = _add("spanlite_pipeline_batches_received_total", "Batches read.", group=_PIPELINE)
 PIPELINE_BATCHES_REJECTED = _add(
     "spanlite_pipeline_batches_rejected_total",
@@ -277,13 +452,20 @@ SERIES_CAPPED = _add(
     group=_EXPORTER,
     labels=("family",),
 )
+EXPORTER_CUSTOM_REFUSED = _add(
+    "spanlite_exporter_custom_series_refused_total",
+    "Series of custom metrics that are not shown, by reason: cap (their family, or the number of families, had "
+    "reached its cap), collision (the name is another metric's, or another kind's), labels (two alike), name (none).",
+    group=_EXPORTER,
+    labels=("reason",),
+)
 EXPORTER_SERIES = _add(
     "spanlite_exporter_series", "Series of points that were heard of within the expiry.", group=_EXPORTER
 )
 EXPORTER_POINTS = _add(
     "spanlite_exporter_points_total",
     "Points offered, by outcome: newest (held now), older (tells of no more than the held one: ignored), "
-    "restarted (counting began anew at zero, and goes on from what was held).",
+    "restarted (counting began anew at zero, and goes on from what was held), refused (of a custom series not shown).",
     group=_EXPORTER,
     labels=("outcome",),
 )
@@ -326,6 +508,8 @@ Written by `python -m spanlite.contract.catalogue`; change core/spanlite/contrac
 - Each family holds up to a cap of label sets (2,000), first come, first served; within one hand-over the one with most
   GPU time comes first. A label set that has its own series keeps it, so no counter falls. What comes after the cap adds
   to `kernel="other"` (or `stage="other"`) of its GPU, and is counted in `spanlite_series_capped_total`.
+- [Custom metrics](custom-metrics.md) have families of their own, `spanlite_custom_…`; what is beyond their cap is
+  refused, not folded, and counted.
 - State that begins anew at zero adds to what its series had. A point that counts less than the held one in any bucket,
   from a job that went back to its checkpoint, is ignored.
 - A label set of which nothing was heard for the expiry (24 h of the spans' time) is no longer shown.

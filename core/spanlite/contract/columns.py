@@ -31,10 +31,16 @@ class Kind(IntEnum):
     MEMCPY = 2
     MEMSET = 3
     RANGE = 4
+    TIMING = 5
+    COUNTER = 6
+    GAUGE = 7
 
 
-KERNEL, MEMCPY, MEMSET, RANGE = (int(kind) for kind in Kind)
+KERNEL, MEMCPY, MEMSET, RANGE, TIMING, COUNTER, GAUGE = (int(kind) for kind in Kind)
 """As plain numbers, to compare columns with: numpy widens a column before it compares it with an enum's member."""
+
+OBSERVATIONS = frozenset((TIMING, COUNTER, GAUGE))
+"""Kinds whose rows are observations of custom metrics: see contract.customs."""
 
 
 class SamplingMode(IntEnum):
@@ -119,7 +125,7 @@ class SpanColumns:
         parent: int64 number of the parent range in the session, -1 = none.
         range_number: int64, of ranges their number in the session, -1 for all other rows.
         correlation: int64 (CUPTI's uint32).
-        bytes: int64, of copies and memory sets, else 0.
+        bytes: int64, of copies and memory sets; of counters the increment, of gauges the bits of a float64; else 0.
         weight: uint32, how many executions the span stands for.
         strings: texts; entry 0 is "".
         configs, places, nodes, traces: tables of dtype CONFIG, PLACE, NODE, TRACE.
@@ -153,8 +159,13 @@ class SpanColumns:
 
     @property
     def is_range(self) -> NDArray[np.bool_]:
-        """Which rows are ranges; the others are GPU work."""
+        """Which rows are ranges; the others are GPU work and observations."""
         return np.asarray(self.kind == RANGE)
+
+    @property
+    def is_gauge(self) -> NDArray[np.bool_]:
+        """Which rows are observations of gauges: their `bytes` are a value's bits and add up to nothing."""
+        return np.asarray(self.kind == GAUGE)
 
     @property
     def occupancy(self) -> NDArray[np.float64]:

@@ -11,7 +11,8 @@ SpanliteError            exit code 1 unless its class says otherwise
 ├── TransportError       the broker refuses for good: topic missing, not authorised, login or certificate wrong
 ├── PipelineError        a job cannot be handed to the cluster
 ├── ArchiveError         a Parquet archive cannot be read or written
-└── ExporterError        the metrics endpoint cannot be served (port taken, …)
+├── ExporterError        the metrics endpoint cannot be served (port taken, …)
+└── CountersError        a GPU's hardware counters cannot be read: which call said so, its result
 """
 
 from __future__ import annotations
@@ -91,3 +92,15 @@ class ArchiveError(SpanliteError):
 
 class ExporterError(SpanliteError):
     """The metrics endpoint cannot be served."""
+
+
+class CountersError(SpanliteError):
+    """A GPU's hardware counters cannot be read.
+
+    Attributes:
+        result: CUPTI's number where it is above 0, else one of the counters library's own.
+    """
+
+    def __init__(self, result: int, message: str) -> None:
+        super().__init__(message)
+        self.result = result

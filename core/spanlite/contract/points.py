@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from spanlite.contract.columns import Int32, Int64, Kind, Limiter
+from spanlite.contract.columns import GAUGE, Int32, Int64, Kind, Limiter
 from spanlite.contract.histogram import SCHEMA, quantile_ns
 
 
@@ -50,11 +52,15 @@ class Series(NamedTuple):
 
 
 OTHER = "other"
+_BITS, _FLOAT = struct.Struct("<Q"), struct.Struct("<d")
 
 
 @dataclass(frozen=True, slots=True)
 class Exemplar:
-    """The longest execution of a window."""
+    """The longest execution of a window: of equals the earliest, or the newest where they took no time.
+
+    Of gauges `span_id` is the value, as the bits of a float64.
+    """
 
     trace_id: bytes
     span_id: int
@@ -92,9 +98,22 @@ class Point:
         warps = self.series.launch.max_warps
         return self.warp_ns / (self.sum_ns * warps) if warps and self.sum_ns else float("nan")
 
+    @property
+    def value(self) -> float | None:
+        """Of gauges the newest value; None for all else, and where the point does not tell."""
+        if self.series.kind != GAUGE or self.exemplar is None:
+            return None
+        return value_of(self.exemplar.span_id)
+
     def quantile_ns(self, q: float) -> float:
         """Quantile of the durations, at most 1.1 % off."""
         return quantile_ns(self.bucket_index, self.bucket_count, q)
+
+
+def value_of(bits: int) -> float:
+    """The float64 with these bits, a uint64."""
+    value: float = _FLOAT.unpack(_BITS.pack(bits))[0]
+    return value
 
 
 def merge_buckets(index: Int32, count: Int64) -> tuple[Int32, Int64]:
@@ -107,7 +126,7 @@ def merge_buckets(index: Int32, count: Int64) -> tuple[Int32, Int64]:
 
 def point_json(point: Point) -> dict[str, object]:
     """A point as JSON values: seconds for people and tools, whole nanoseconds for exactness."""
-    series, launch = point.series, point.series.launch
+    series, launch, value = point.series, point.series.launch, point.value
     labels: dict[str, object] = {
         "gpu_uuid": series.gpu_uuid,
         "kind": Kind(series.kind).name.lower(),
@@ -135,6 +154,7 @@ def point_json(point: Point) -> dict[str, object]:
         "max_ns": point.max_ns,
         "occupancy": None if not launch.max_warps or not point.sum_ns else point.occupancy,
         "bytes": point.bytes,
+        **({} if value is None else {"value": value if math.isfinite(value) else str(value)}),
         "schema": SCHEMA,
         "buckets": [[int(i), int(c)] for i, c in zip(point.bucket_index, point.bucket_count, strict=True)],
     }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from spanlite.contract.batch import Batch
-from spanlite.contract.columns import CONFIG, Kind, Limiter
+from spanlite.contract.columns import CONFIG, OBSERVATIONS, Kind, Limiter
 
 
 def span_rows(batch: Batch) -> Iterator[dict[str, Any]]:
@@ -40,12 +40,20 @@ def span_rows(batch: Batch) -> Iterator[dict[str, Any]]:
             "graph_node_id": int(node["graph_node_id"]),
             "bytes": int(columns.bytes[row]),
             "weight": int(columns.weight[row]),
-            "config": configs[columns.config[row]] if kind != Kind.RANGE else None,
+            "config": None if kind == Kind.RANGE or kind in OBSERVATIONS else configs[columns.config[row]],
             "theoretical_occupancy": None if np.isnan(occupancy[row]) else float(occupancy[row]),
         }
         gpu = place.get("gpu", 0)
+        if kind == Kind.GAUGE:  # its bytes are no bytes
+            span["bytes"], span["value"] = 0, _value(columns.bytes[row])
         span["place"] = {**place, "gpu": batch.gpus[gpu - 1].uuid if gpu else ""}
         yield span
+
+
+def _value(bits: np.int64) -> float | str:
+    """A gauge's value; JSON has no numbers for those that are not finite."""
+    value = float(bits.view(np.float64))
+    return value if np.isfinite(value) else str(value)
 
 
 def _config(entry: np.void) -> dict[str, Any]:

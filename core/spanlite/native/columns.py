@@ -113,12 +113,15 @@ def claims(
     duration_ns: NDArray[np.int64],
     moved: NDArray[np.int64],
     weight: NDArray[np.uint32],
+    *,
+    kind: NDArray[np.uint8],
+    gauge: int,
 ) -> Claims:
-    """What a batch of at least one row claims."""
-    held = [np.ascontiguousarray(column) for column in (start_ns, duration_ns, moved, weight)]
+    """What a batch of at least one row claims; what rows of kind `gauge` have for bytes is left out."""
+    held = [np.ascontiguousarray(column) for column in (start_ns, duration_ns, moved, weight, kind)]
     sums, starts = np.empty(3), np.empty(2, dtype=np.int64)
     addresses = [column.ctypes.data for column in held]
-    library.spanlite_claims(*addresses, len(start_ns), sums.ctypes.data, starts.ctypes.data)
+    library.spanlite_claims(*addresses, gauge, len(start_ns), sums.ctypes.data, starts.ctypes.data)
     first, last = starts.tolist()
     time_ns, executions, all_moved = sums.tolist()
     return Claims(time_ns, executions, all_moved, first, last)

@@ -22,8 +22,8 @@ class _Batch(ctypes.Structure):
     _fields_ = (
         ("rows", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in ("start", "duration", "kind", "config", "stage", "place")),
-        *((name, ctypes.c_void_p) for name in ("bytes", "weight", "gpu")),
-        *((name, ctypes.c_int64) for name in ("kinds", "configs", "places", "stages", "gpus")),
+        *((name, ctypes.c_void_p) for name in ("bytes", "bits", "weight", "gpu")),
+        *((name, ctypes.c_int64) for name in ("kinds", "range", "gauge", "configs", "places", "stages", "gpus")),
         *((name, ctypes.c_int64) for name in ("window_ns", "window")),
     )
 
@@ -43,9 +43,14 @@ class Columns(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How many values a column takes: kinds that are GPU work (the others are left out), configs, texts, GPUs."""
+    """How many values a column takes: kinds, configs, texts, GPUs; and which kinds are apart.
+
+    Kinds from `kinds` on and `range` are left out; those that are `gauge` have the bits of a value in `bytes`.
+    """
 
     kinds: int
+    range: int
+    gauge: int
     configs: int
     texts: int
     gpus: int
@@ -80,7 +85,7 @@ class Found(NamedTuple):
 def fold(
     library: ctypes.CDLL, columns: Columns, sizes: Sizes, cells: Cells, *, width_ns: int, ids: tuple[int, int]
 ) -> Found | None:
-    """Groups and sums the GPU work of a batch that has some.
+    """Groups and sums the rows of a batch that are folded; it has some.
 
     Args:
         width_ns: of a window.
@@ -94,8 +99,10 @@ def fold(
     """
     held = [np.ascontiguousarray(column) for column in columns]
     rows, gpu = len(columns.start_ns), columns.gpu
-    counts = (sizes.kinds, sizes.configs, len(gpu), sizes.texts, sizes.gpus)
-    batch = _Batch(rows, *(_address(column) for column in held), *counts, width_ns)
+    counts = (*sizes[:-2], len(gpu), *sizes[-2:])
+    addresses = [_address(column) for column in held]
+    moved = Columns._fields.index("bytes")
+    batch = _Batch(rows, *addresses[: moved + 1], *addresses[moved:], *counts, width_ns)
     given = ctypes.addressof(batch)
     used = np.zeros(sizes.texts, dtype=np.uint8)
     extent = np.empty(4, dtype=np.int64)
@@ -146,7 +153,7 @@ def _histograms(
     edges = np.empty(2, dtype=np.int32)
     tables = (_address(cells.position), _address(cells.bound), cells.shift, cells.lowest_index)
     library.spanlite_sums(batch, _address(group), *ids, *tables, _address(sums), _address(bucket), _address(edges))
-    library.spanlite_span_ids(_address(sums), groups, *ids)
+    library.spanlite_span_ids(batch, _address(sums), groups, *ids)
     lowest, highest = edges.tolist()
     buckets = highest - lowest + 1
     if groups * buckets > MOST_ENTRIES:

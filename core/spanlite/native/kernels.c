@@ -18,7 +18,7 @@
 #endif
 
 /* Told by the loader: it refuses a library that speaks another revision. */
-EXPORT int64_t spanlite_revision(void) { return 2; }
+EXPORT int64_t spanlite_revision(void) { return 3; }
 
 /* ---- columns: byte planes of width 1, 2, 4 or 8, plane after plane ---- */
 
@@ -172,17 +172,17 @@ EXPORT void spanlite_take(const void *values, int64_t size, const int32_t *index
 
 /*
  * What a batch claims: sums of duration · weight, weight and bytes · weight, and the first and last start of all rows.
- * Sums are floating point, so none can overflow.
+ * Sums are floating point, so none can overflow. Bytes of rows whose kind is `gauge` are a value's bits: they are left out.
  */
 EXPORT void spanlite_claims(const int64_t *start, const int64_t *duration, const int64_t *bytes, const uint32_t *weight,
-                            int64_t rows, double *sums, int64_t *starts) {
+                            const uint8_t *kind, uint8_t gauge, int64_t rows, double *sums, int64_t *starts) {
   double time = 0, count = 0, moved = 0;
   int64_t first = INT64_MAX, last = INT64_MIN;
   for (int64_t i = 0; i < rows; i++) {
     double each = weight[i];
     time += (double)duration[i] * each;
     count += each;
-    moved += (double)bytes[i] * each;
+    moved += kind[i] == gauge ? 0 : (double)bytes[i] * each;
     first = start[i] < first ? start[i] : first;
     last = start[i] > last ? start[i] : last;
   }
@@ -199,18 +199,30 @@ struct batch {
   const uint8_t *kind;
   const int32_t *config, *stage, *place;
   const int64_t *bytes;    /* of a span, or NULL: nothing was moved */
+  const int64_t *bits;     /* the same column, never NULL: a gauge's value */
   const uint32_t *weight;  /* or NULL: each span stands for itself */
   const int32_t *gpu;      /* of each place, 0 … gpus - 1 */
-  int64_t kinds;           /* kinds below this are GPU work, the others are left out */
+  int64_t kinds, range, gauge; /* kinds from `kinds` on and `range` are left out; `gauge` has bits for bytes */
   int64_t configs, places, stages, gpus;
   int64_t window_ns, window; /* width; number of the earliest window */
 };
 
-/* What a batch's GPU work looks like as a whole. */
+/* What the rows of a batch that are folded look like as a whole. */
 struct extent {
   int64_t first_start, last_start;
-  int64_t weighted, moves; /* whether any weight is not 1, any bytes not 0 */
+  int64_t weighted, moves; /* whether any weight is not 1, any bytes that add up not 0 */
 };
+
+/* Whether rows of each kind are folded. */
+struct folded {
+  uint8_t kind[256];
+};
+
+static struct folded folded_kinds(const struct batch *b) {
+  struct folded folded = {{0}};
+  for (int64_t kind = 0; kind < b->kinds && kind < 256; kind++) folded.kind[kind] = kind != b->range;
+  return folded;
+}
 
 /*
  * Looks through a batch, weight and bytes included; `used` of each of the `stages` is set to 1 where it occurs. Returns
@@ -219,8 +231,10 @@ struct extent {
 EXPORT int64_t spanlite_extent(const struct batch *b, uint8_t *used, struct extent *found) {
   int64_t first = INT64_MAX, last = INT64_MIN, moves = 0;
   uint32_t weighted = 0;
+  const struct folded folded = folded_kinds(b);
+  const uint8_t *kind = b->kind, gauge = (uint8_t)b->gauge;
   for (int64_t i = 0; i < b->rows; i++) {
-    if (b->kind[i] >= b->kinds) continue;
+    if (!folded.kind[kind[i]]) continue;
     if ((uint32_t)b->config[i] >= (uint64_t)b->configs || (uint32_t)b->place[i] >= (uint64_t)b->places ||
         (uint32_t)b->stage[i] >= (uint64_t)b->stages)
       return i;
@@ -229,7 +243,7 @@ EXPORT int64_t spanlite_extent(const struct batch *b, uint8_t *used, struct exte
     last = start > last ? start : last;
     used[b->stage[i]] = 1;
     weighted |= b->weight[i] ^ 1;
-    moves |= b->bytes[i];
+    moves |= kind[i] == gauge ? 0 : b->bytes[i];
   }
   *found = (struct extent){first, last, weighted != 0, moves != 0};
   return -1;
@@ -240,17 +254,19 @@ static int64_t window_of(int64_t start, int64_t width) {
 }
 
 /*
- * Groups the GPU work of a batch by (window, kind, config, stage, gpu).
+ * Groups the rows of a batch that are folded by (window, kind, config, stage, gpu).
  *
  * stage_place: place of each stage among those in use; stages counts these. number: zeroed scratch of
- * windows · kinds · configs · stages · gpus entries. group: of each row, -1 for what is no GPU work. code: which entry
+ * windows · kinds · configs · stages · gpus entries. group: of each row, -1 for what is left out. code: which entry
  * each group is, ascending. Returns how many groups.
  */
 EXPORT int64_t spanlite_groups(const struct batch *b, const int32_t *stage_place, int32_t *number, int64_t entries,
                                int32_t *group, int64_t *code) {
   int64_t window = 0, first = 1, last = 0; /* the window of the row before, and its edges: none yet */
+  const struct folded folded = folded_kinds(b);
+  const uint8_t *kind = b->kind;
   for (int64_t i = 0; i < b->rows; i++) {
-    if (b->kind[i] >= b->kinds) {
+    if (!folded.kind[kind[i]]) {
       group[i] = -1;
       continue;
     }
@@ -264,7 +280,7 @@ EXPORT int64_t spanlite_groups(const struct batch *b, const int32_t *stage_place
       last = start > INT64_MAX - rest ? INT64_MAX : start + rest;
     }
     int64_t at = window - b->window;
-    at = at * b->kinds + b->kind[i];
+    at = at * b->kinds + kind[i];
     at = at * b->configs + b->config[i];
     at = at * b->stages + stage_place[b->stage[i]];
     at = at * b->gpus + b->gpu[b->place[i]];
@@ -291,20 +307,34 @@ static uint64_t mix64(uint64_t x) {
   return x ^ x >> 31;
 }
 
-/* What is known of a group while its spans are added; `row` is its longest span. */
+/* What is known of a group while its spans are added; `row` is its exemplar. */
 struct sums {
   int64_t count, spans, sum_ns, min_ns, max_ns, bytes, row;
   uint64_t span_id;
 };
 
+/* A row's id; of gauges the bits of the value. */
+static uint64_t id_of(const struct batch *b, int64_t i, uint64_t session, uint64_t first_row) {
+  return b->kind[i] == b->gauge ? (uint64_t)b->bits[i] : mix64((first_row + (uint64_t)i) ^ session);
+}
+
+/* Which of two equally long rows is the exemplar: the earlier, or the later where they took no time; then by id. */
+static int comes_first(const struct batch *b, int64_t i, int64_t other, uint64_t session, uint64_t first_row) {
+  int64_t start = b->start[i], before = b->start[other];
+  if (start != before) return b->duration[i] > 0 ? start < before : start > before;
+  return id_of(b, i, session, first_row) < id_of(b, other, session, first_row);
+}
+
 /*
- * Sums of each group, and the bucket of each row of GPU work in `bucket` (position: bucket of the first value of each
+ * Sums of each group, and the bucket of each row that is folded in `bucket` (position: bucket of the first value of each
  * cell, bound: that bucket's last value; see contract.histogram). `sums` is zeroed. range: lowest and highest bucket.
  */
 EXPORT void spanlite_sums(const struct batch *b, const int32_t *group, uint64_t session, uint64_t first_row,
                           const int32_t *position, const int64_t *bound, int64_t cell_shift, int32_t lowest_index,
                           struct sums *sums, int32_t *bucket, int32_t *range) {
   int32_t least = INT32_MAX, most = INT32_MIN;
+  const uint8_t *kind = b->kind, gauge = (uint8_t)b->gauge;
+  const int64_t *bytes = b->bytes;
   for (int64_t i = 0; i < b->rows; i++) {
     if (group[i] < 0) continue;
     struct sums *s = sums + group[i];
@@ -314,15 +344,13 @@ EXPORT void spanlite_sums(const struct batch *b, const int32_t *group, uint64_t 
     s->spans++;
     s->count += (int64_t)weight;
     s->sum_ns = (int64_t)((uint64_t)s->sum_ns + (uint64_t)duration * weight);
-    if (b->bytes) s->bytes = (int64_t)((uint64_t)s->bytes + (uint64_t)b->bytes[i] * weight);
+    if (bytes && kind[i] != gauge) s->bytes = (int64_t)((uint64_t)s->bytes + (uint64_t)bytes[i] * weight);
     if (fresh || duration < s->min_ns) s->min_ns = duration;
     if (fresh || duration > s->max_ns) {
       s->max_ns = duration;
       s->row = i;
-    } else if (duration == s->max_ns && b->start[i] <= b->start[s->row]) { /* equals: by start, then by id */
-      if (b->start[i] < b->start[s->row] ||
-          mix64((first_row + (uint64_t)i) ^ session) < mix64((first_row + (uint64_t)s->row) ^ session))
-        s->row = i;
+    } else if (duration == s->max_ns && comes_first(b, i, s->row, session, first_row)) {
+      s->row = i;
     }
     int64_t clipped = duration < 1 ? 1 : duration > (int64_t)1 << 53 ? (int64_t)1 << 53 : duration;
     double value = (double)clipped;
@@ -338,9 +366,10 @@ EXPORT void spanlite_sums(const struct batch *b, const int32_t *group, uint64_t 
   range[1] = most;
 }
 
-/* The ids of the groups' longest spans. */
-EXPORT void spanlite_span_ids(struct sums *sums, int64_t groups, uint64_t session, uint64_t first_row) {
-  for (int64_t at = 0; at < groups; at++) sums[at].span_id = mix64((first_row + (uint64_t)sums[at].row) ^ session);
+/* The ids of the groups' exemplars. */
+EXPORT void spanlite_span_ids(const struct batch *b, struct sums *sums, int64_t groups, uint64_t session,
+                              uint64_t first_row) {
+  for (int64_t at = 0; at < groups; at++) sums[at].span_id = id_of(b, sums[at].row, session, first_row);
 }
 
 /*

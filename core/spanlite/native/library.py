@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 SOURCE = Path(__file__).with_name("kernels.c")
 BUILT = Path(__file__).with_name("_kernels.so")
-REVISION = 2
+REVISION = 3
 _P, _I64, _U64, _I32, _U32, _U8 = (
     ctypes.c_void_p,
     ctypes.c_int64,
@@ -30,12 +30,12 @@ _FUNCTIONS: dict[str, tuple[type | None, list[type]]] = {
     "spanlite_starts": (None, [_P, _P, _P, _U8, _I64, _U64]),
     "spanlite_table": (_I64, [_P, _P, _P, _P, _P, _P, _P, _I64, _I64, _P, _I64]),
     "spanlite_count_fields": (_I64, [_P, _I64, _I64]),
-    "spanlite_claims": (None, [_P, _P, _P, _P, _I64, _P, _P]),
+    "spanlite_claims": (None, [_P, _P, _P, _P, _P, _U8, _I64, _P, _P]),
     "spanlite_take": (None, [_P, _I64, _P, _I64, _P]),
     "spanlite_extent": (_I64, [_P, _P, _P]),
     "spanlite_groups": (_I64, [_P, _P, _P, _I64, _P, _P]),
     "spanlite_sums": (None, [_P, _P, _U64, _U64, _P, _P, _I64, _I32, _P, _P, _P]),
-    "spanlite_span_ids": (None, [_P, _I64, _U64, _U64]),
+    "spanlite_span_ids": (None, [_P, _P, _I64, _U64, _U64]),
     "spanlite_buckets": (_I64, [_P, _P, _P, _I64, _I32, _I64, _P, _P, _P, _P]),
 }
 """Result and arguments of each function. Calls give up the interpreter lock: subtasks of one process work at once."""

@@ -12,9 +12,11 @@ from importlib import metadata
 from spanlite.contract import catalogue
 from spanlite.contract.batch import Gpu
 from spanlite.contract.catalogue import CATALOGUE, MetricSpec
-from spanlite.contract.columns import Kind
+from spanlite.contract.columns import OBSERVATIONS, Kind
 from spanlite.contract.errors import ExporterError
+from spanlite.exporters.achieved import achieved, is_achieved
 from spanlite.exporters.admission import HotKey
+from spanlite.exporters.customs import custom_labels, custom_spec, custom_value
 from spanlite.exporters.labels import label_value
 from spanlite.exporters.table import Counters, Row, Snapshot
 from spanlite.exporters.totals import Key, Total, group, total
@@ -41,6 +43,8 @@ class Family:
 def families(snapshot: Snapshot) -> Iterator[Family]:
     """All families that have a sample, in a fixed order; label sets are unique within each.
 
+    Custom metrics come last, by name; what they are is not in the catalogue.
+
     Raises:
         ExporterError: an own metric is not as the catalogue says.
     """
@@ -48,9 +52,11 @@ def families(snapshot: Snapshot) -> Iterator[Family]:
     found = [
         *_kernels(rows.get(Kind.KERNEL, [])),
         *_copies(rows.get(Kind.MEMCPY, []), rows.get(Kind.MEMSET, [])),
+        *_achieved(rows),
         *_identity(snapshot),
         *_own(_exporter_counters(snapshot)),
         *_own(snapshot.counters),
+        *_customs(rows),
     ]
     return (family for family in found if family.samples)
 
@@ -88,6 +94,26 @@ def _copies(copies: list[Row], sets: list[Row]) -> Iterator[Family]:
         yield Family(moved, [Sample(labels[k], t.bytes) for k, t in sums.items()])
 
 
+def _achieved(rows: Mapping[int, list[Row]]) -> Iterator[Family]:
+    own = [row for kind in sorted(OBSERVATIONS) for row in rows.get(kind, []) if is_achieved(row.key)]
+    sets = {key: [row.point for row in members] for key, members in _shown(own, lambda row: row.key).items()}
+    for spec, samples in achieved(sets):
+        yield Family(spec, [Sample(labels, value) for labels, value in samples])
+
+
+def _customs(rows: Mapping[int, list[Row]]) -> Iterator[Family]:
+    found: dict[str, Family] = {}
+    for kind in sorted(OBSERVATIONS):
+        theirs = (row for row in rows.get(kind, []) if not is_achieved(row.key))
+        for key, members in _shown(theirs, lambda row: row.key).items():
+            name, labels = custom_labels(key)
+            family = found.setdefault(name, Family(custom_spec(name, kind), []))
+            value = custom_value(kind, [row.point for row in members])
+            if value is not None:
+                family.samples.append(Sample(labels, value))
+    yield from (found[name] for name in sorted(found))
+
+
 def _identity(snapshot: Snapshot) -> Iterator[Family]:
     yield Family(catalogue.GPU_INFO, [Sample(_gpu_labels(gpu, host), 1) for gpu, host in snapshot.gpus.values()])
     yield Family(
@@ -115,6 +141,7 @@ def _checked(spec: MetricSpec, labels: Mapping[str, str]) -> Labels:
 def _exporter_counters(snapshot: Snapshot) -> Counters:
     return {
         catalogue.SERIES_CAPPED.name: [({"family": family}, count) for family, count in snapshot.capped.items()],
+        catalogue.EXPORTER_CUSTOM_REFUSED.name: [({"reason": word}, n) for word, n in snapshot.refused.items()],
         catalogue.EXPORTER_SERIES.name: [({}, snapshot.series)],
         catalogue.EXPORTER_POINTS.name: [({"outcome": outcome}, n) for outcome, n in snapshot.offered.items()],
         catalogue.EXPORTER_DROPPED.name: [({"reason": reason}, n) for reason, n in snapshot.dropped.items()],

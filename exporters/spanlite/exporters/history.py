@@ -15,6 +15,8 @@ from spanlite.contract.points import Point
 from spanlite.exporters.totals import add_earlier
 
 NEWEST, OLDER, RESTARTED = "newest", "older", "restarted"
+REFUSED = "refused"
+"""Of points whose series is not held at all."""
 
 
 class History:

@@ -11,6 +11,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.registry import Collector
 
 from spanlite.contract import points
+from spanlite.contract.catalogue import MetricType
 from spanlite.contract.histogram import PER_OCTAVE, bound_seconds, bucket_index
 from spanlite.exporters.families import Family, Labels
 from spanlite.exporters.totals import Total
@@ -66,7 +67,7 @@ class _Families(Collector):
 def _metric(family: Family) -> Metric:
     spec = family.spec
     # prometheus_client wants the bare name, and puts the suffix of the type on the samples itself or expects it there.
-    bare = spec.name.removesuffix("_total").removesuffix("_info")
+    bare = spec.name.removesuffix({MetricType.COUNTER: "_total", MetricType.INFO: "_info"}.get(spec.type, ""))
     metric = Metric(bare, spec.meaning, spec.type.value, spec.unit)
     for sample in family.samples:
         if isinstance(sample.value, Total):

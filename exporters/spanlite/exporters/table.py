@@ -16,13 +16,15 @@ from threading import Lock
 from typing import NamedTuple
 
 from spanlite.contract.batch import Gpu
-from spanlite.contract.columns import Kind, Limiter
+from spanlite.contract.columns import OBSERVATIONS, Kind, Limiter
 from spanlite.contract.errors import ExporterError
 from spanlite.contract.point_codec import series_key
 from spanlite.contract.points import OTHER, Point, Series
+from spanlite.exporters.achieved import AchievedAdmission
 from spanlite.exporters.admission import Admission, HotKey
-from spanlite.exporters.history import NEWEST, OLDER, RESTARTED, History
-from spanlite.exporters.labels import label_value
+from spanlite.exporters.customs import CustomAdmission
+from spanlite.exporters.history import NEWEST, OLDER, REFUSED, RESTARTED, History
+from spanlite.exporters.labels import direction, label_value
 from spanlite.exporters.totals import add_earlier
 from spanlite.runtime.clock import Clock, SystemClock
 
@@ -31,8 +33,6 @@ Counters = Mapping[str, Iterable[tuple[Mapping[str, str], float]]]
 
 DAY_NS = 86_400 * 10**9
 
-# CUpti_ActivityMemcpyKind of cupti_activity.h, as directions: h host, d device, a array, p peer.
-_DIRECTIONS = ("unknown", "h2d", "d2h", "h2a", "a2h", "a2a", "a2d", "d2a", "d2d", "h2h", "p2p")
 _LIMITERS = {int(limiter): limiter.name.lower() for limiter in Limiter}
 
 
@@ -65,6 +65,7 @@ class Snapshot:
     gpus: Mapping[str, tuple[Gpu, str]]
     counters: Counters
     capped: Mapping[str, int]
+    refused: Mapping[str, int]
     offered: Mapping[str, int]
     dropped: Mapping[str, int]
     scrapes: Mapping[str, int]
@@ -109,9 +110,11 @@ class PointTable:
             Kind.MEMSET: Admission(series_cap, folded=None),
         }
         self._stages = Admission(series_cap)
+        self._customs = CustomAdmission(series_cap)
+        self._achieved = AchievedAdmission(series_cap)
         self._names: dict[str, str] = {}
         self._gpus: dict[str, tuple[Gpu, str]] = {}
-        self._offered = {NEWEST: 0, OLDER: 0, RESTARTED: 0}
+        self._offered = {NEWEST: 0, OLDER: 0, RESTARTED: 0, REFUSED: 0}
         self._dropped = {"expired": 0, "removed": 0}
         self._scrapes: dict[str, int] = {}
         self._counters: Callable[[], Counters] = dict
@@ -131,7 +134,7 @@ class PointTable:
         Raises:
             ExporterError: a point is not cumulative; nothing was taken.
         """
-        batch = [(series_key(p.series), p) for p in points if p.series.kind in self._admissions]
+        batch = [(series_key(p.series), p) for p in points if p.series.kind != Kind.RANGE]
         for _, point in batch:
             if not point.cumulative:
                 raise ExporterError(
@@ -140,16 +143,18 @@ class PointTable:
                 )
         with self._lock:
             newcomers = [pair for pair in batch if pair[0] not in self._entries]
-            places: dict[bytes, tuple[HotKey, HotKey]] = {}
+            places: dict[bytes, tuple[HotKey, HotKey] | None] = {}
             for key, point in sorted(newcomers, key=lambda pair: pair[1].sum_ns, reverse=True):
                 if key not in places:
-                    places[key] = self._admit(point.series)
+                    places[key] = self._admit(key, point.series)
             for key, point in batch:
-                entry = self._entries.get(key)
-                if entry is None:
-                    self._entries[key] = _Entry(History(point), *places[key])
+                entry, place = self._entries.get(key), places.get(key)
+                if entry is None and place is None:
+                    self._offered[REFUSED] += 1
+                elif entry is None and place is not None:
+                    self._entries[key] = _Entry(History(point), *place)
                     self._offered[NEWEST] += 1
-                else:
+                elif entry is not None:
                     self._offered[entry.history.offer(point)] += 1
             known = [] if self._last_event_ns is None else [self._last_event_ns]
             self._last_event_ns = max([*known, *(point.window_end_ns for _, point in batch)], default=None)
@@ -162,6 +167,7 @@ class PointTable:
         """
         with self._lock:
             for key in keys:
+                self._customs.forget(key)
                 entry = self._entries.pop(key, None)
                 if entry is not None:
                     self._dropped["removed"] += 1
@@ -197,7 +203,8 @@ class PointTable:
                 names={kernel: self._names[kernel] for kernel in sorted(shown & self._names.keys())},
                 gpus=dict(self._gpus),
                 counters=counters,
-                capped={**capped, "stage": self._stages.capped},
+                capped={**capped, "stage": self._stages.capped, "achieved": self._achieved.capped},
+                refused=dict(self._customs.refused),
                 offered=dict(self._offered),
                 dropped=dict(self._dropped),
                 scrapes=dict(self._scrapes),
@@ -224,9 +231,12 @@ class PointTable:
                 rows.append(row)
         return rows
 
-    def _admit(self, series: Series) -> tuple[HotKey, HotKey]:
-        """Decides once under which label sets a series is counted: its family's and its stage's."""
+    def _admit(self, key_bytes: bytes, series: Series) -> tuple[HotKey, HotKey] | None:
+        """Decides once under which label sets a series is counted: its family's and its stage's; None for none."""
         kind = Kind(series.kind)
+        if kind in OBSERVATIONS:
+            custom = self._achieved.place(series) or self._customs.place(key_bytes, series)
+            return custom and (custom, custom)
         uuid, *workload = (label_value(v) for v in (series.gpu_uuid, series.namespace, series.pod, series.container))
         what = {Kind.KERNEL: label_value(series.kernel), Kind.MEMCPY: direction(series.launch.copy_kind)}.get(kind, "")
         key = self._admissions[kind].place(HotKey(uuid, what, *workload))
@@ -243,8 +253,3 @@ def _label_sets(row: Row) -> tuple[tuple[object, ...], ...]:
     kind = row.point.series.kind
     own = (kind, row.key)
     return (own, ("stage", row.stage), ("limiter", *row.limited)) if kind == Kind.KERNEL else (own,)
-
-
-def direction(copy_kind: int) -> str:
-    """Direction of a copy as a label, by CUPTI's number of its kind."""
-    return _DIRECTIONS[copy_kind] if 0 <= copy_kind < len(_DIRECTIONS) else _DIRECTIONS[0]

@@ -79,7 +79,7 @@ def add_earlier(earlier: Point, later: Point) -> Point:
         bytes=earlier.bytes + later.bytes,
         bucket_index=index,
         bucket_count=count,
-        exemplar=max(exemplars, key=lambda e: e.duration_ns, default=None),
+        exemplar=max(exemplars, key=lambda e: (e.duration_ns, e.start_ns if later.max_ns == 0 else 0), default=None),
     )
 
 

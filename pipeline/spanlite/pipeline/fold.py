@@ -8,20 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanlite.contract.batch import Batch
-from spanlite.contract.columns import RANGE, Int64, SpanColumns
+from spanlite.contract.columns import GAUGE, RANGE, Int64, SpanColumns
 from spanlite.contract.histogram import cells
 from spanlite.native import Library, library
 from spanlite.native.folding import Columns, Sizes, fold
 from spanlite.pipeline.partial import Partial, empty_partial
 from spanlite.pipeline.series import SeriesRegistry
-from spanlite.pipeline.sums import Sums, sum_batch
+from spanlite.pipeline.sums import Sums, kinds_of, sum_batch
 
 
 def fold_batch(batch: Batch, width_ns: int, registry: SeriesRegistry) -> Partial:
-    """Aggregates the GPU work of a batch by event-time window and series.
+    """Aggregates the GPU work and observations of a batch by event-time window and series.
 
-    A span lies in window floor(start / width). Ranges are left out; spans of zero length are not expected (the
-    agent counts and drops them) and would fall into the lowest bucket.
+    A span lies in window floor(start / width). Ranges are left out. GPU work of zero length is not expected (the agent
+    counts and drops it); it, counters and gauges fall into the lowest bucket.
 
     Args:
         batch: decoded columns.
@@ -42,7 +42,7 @@ def fold_batch(batch: Batch, width_ns: int, registry: SeriesRegistry) -> Partial
         max_ns=sums.max_ns,
         warp_ns=sums.sum_ns * columns.configs["active_warps"].astype(np.int64)[sums.config],
         bytes=sums.bytes,
-        exemplar_trace=_trace_ids(columns, sums.row),
+        exemplar_trace=_trace_ids(columns, sums),
         exemplar_span=sums.span_id,
         exemplar_start_ns=columns.start_ns[sums.row],
         bucket_row=sums.bucket_row,
@@ -65,7 +65,7 @@ def sum_natively(native: Library, batch: Batch, width_ns: int) -> Sums | None:
             *(columns.start_ns, columns.duration_ns, columns.kind, columns.config, columns.stage, columns.place),
             *(columns.bytes, columns.weight, columns.places["gpu"].astype(np.int32)),
         ),
-        Sizes(RANGE, len(columns.configs), len(columns.strings), len(batch.gpus) + 1),
+        Sizes(kinds_of(columns), RANGE, GAUGE, len(columns.configs), len(columns.strings), len(batch.gpus) + 1),
         cells(),
         width_ns=width_ns,
         ids=(batch.session, batch.first_row),
@@ -86,6 +86,7 @@ def sum_natively(native: Library, batch: Batch, width_ns: int) -> Sums | None:
     )
 
 
-def _trace_ids(columns: SpanColumns, rows: Int64) -> NDArray[np.void]:
+def _trace_ids(columns: SpanColumns, sums: Sums) -> NDArray[np.void]:
     ids = np.concatenate([columns.traces["id"], np.zeros(1, dtype="V16")])
-    return ids[columns.trace[rows]]  # -1, no trace, takes the zeros at the end
+    trace: Int64 = np.where(sums.kind == GAUGE, -1, columns.trace[sums.row])  # a value has no trace
+    return ids[trace]  # -1, no trace, takes the zeros at the end

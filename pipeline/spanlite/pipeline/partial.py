@@ -25,6 +25,8 @@ class Partial:
         series: int32 id in the SeriesRegistry that made it, shape (r,).
         count, spans, sum_ns, min_ns, max_ns, warp_ns, bytes: int64, shape (r,); see contract.points.Point.
         exemplar_trace: 16-byte ids as V16; exemplar_span uint64; exemplar_start_ns int64: the longest span, shape (r,).
+            Of equally long ones it is the earliest, or the newest where they took no time, and then the one with the
+            lowest id; so of gauges it is the newest, and exemplar_span the bits of its value.
         bucket_row: int32 row that the bucket belongs to, ascending, shape (b,).
         bucket_index: int32; bucket_count: int64, shape (b,).
     """
@@ -133,11 +135,16 @@ def select(part: Partial, keep: np.ndarray[tuple[int, ...], np.dtype[np.bool_]])
 
 def _longest(span: UInt64, start: Int64, duration: Int64, group: Int64) -> Int64:
     """Of each group the row with the longest span; equals are told apart by start and id, so that merging commutes."""
-    order = np.lexsort((span, start, -duration, group))
+    order = np.lexsort((span, precedence(start, duration), -duration, group))
     first = np.empty(len(order), dtype=bool)
     first[0] = True
     first[1:] = group[order][1:] != group[order][:-1]
     return order[first]
+
+
+def precedence(start_ns: Int64, duration_ns: Int64) -> Int64:
+    """Equally long spans by who is the exemplar, lowest first: the earliest, or the newest where they took no time."""
+    return np.where(duration_ns > 0, start_ns, ~start_ns)  # not -start_ns, which may not fit
 
 
 def _merge_buckets(parts: Sequence[Partial], target: Int32) -> dict[str, Any]:

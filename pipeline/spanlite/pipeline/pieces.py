@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from spanlite.contract.columns import OBSERVATIONS
 from spanlite.contract.errors import PointError, StateError
-from spanlite.contract.points import Point
+from spanlite.contract.points import Point, Series
 from spanlite.contract.state import decode_partial, encode_partial
 from spanlite.pipeline.partial import ROW_FIELDS, Partial, empty_partial, select
 from spanlite.pipeline.series import SeriesRegistry
@@ -50,10 +51,10 @@ def unpack(data: bytes, registry: SeriesRegistry) -> Partial:
 
 
 def by_gpu(partial: Partial, registry: SeriesRegistry) -> Iterator[tuple[str, Partial]]:
-    """The rows of each GPU, by its UUID."""
+    """The rows of each GPU, by its UUID; of observations without one those of each host, by `host:` and its name."""
     if not len(partial):
         return
-    uuids = [series.gpu_uuid for series in registry.series]
+    uuids = [_place(series) for series in registry.series]
     distinct = sorted({uuids[number] for number in np.unique(partial.series).tolist()})
     if len(distinct) == 1:
         yield distinct[0], partial
@@ -62,6 +63,13 @@ def by_gpu(partial: Partial, registry: SeriesRegistry) -> Iterator[tuple[str, Pa
     gpu = np.array([place.get(uuid, -1) for uuid in uuids], dtype=np.int32)[partial.series]
     for at, uuid in enumerate(distinct):
         yield uuid, select(partial, gpu == at)
+
+
+def _place(series: Series) -> str:
+    """What totals are kept by: all hosts' observations under one key would be one subtask's."""
+    if series.gpu_uuid or series.kind not in OBSERVATIONS:
+        return series.gpu_uuid
+    return f"host:{series.host}"
 
 
 def partial_of(points: list[Point], registry: SeriesRegistry) -> Partial:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from spanlite.contract.batch import Batch
-from spanlite.contract.columns import Int64, SpanColumns, UInt32
+from spanlite.contract.columns import GAUGE, Int64, SpanColumns, UInt32
 from spanlite.contract.errors import BatchError
 from spanlite.contract.point_codec import DEFAULT_POINT_LIMITS
 from spanlite.native import library
@@ -57,12 +57,13 @@ def _claims(columns: SpanColumns) -> Claims:
         return Claims(0.0, 0.0, 0.0, 0, 0)
     fast = library()
     if fast is not None:
-        return claims(fast, columns.start_ns, columns.duration_ns, columns.bytes, columns.weight)
+        held = (columns.start_ns, columns.duration_ns, columns.bytes, columns.weight)
+        return claims(fast, *held, kind=columns.kind, gauge=GAUGE)
     weight = None if (columns.weight == 1).all() else columns.weight
     return Claims(
         _total(columns.duration_ns, weight),
         _total(columns.weight, None),
-        _total(columns.bytes, weight),
+        _total(np.where(columns.is_gauge, 0, columns.bytes), weight),
         int(columns.start_ns.min()),
         int(columns.start_ns.max()),
     )

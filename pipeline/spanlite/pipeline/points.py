@@ -15,7 +15,7 @@ from spanlite.contract.point_columns import ROW_COLUMNS, PointColumns
 from spanlite.contract.points import Exemplar, Point
 from spanlite.pipeline.buckets import Buckets, Held
 from spanlite.pipeline.growing import grown
-from spanlite.pipeline.partial import MOST_SUM, Partial, merge
+from spanlite.pipeline.partial import MOST_SUM, Partial, merge, precedence
 from spanlite.pipeline.pieces import partial_of
 from spanlite.pipeline.series import SeriesRegistry
 
@@ -158,10 +158,10 @@ def _is_longer(one: Int64, other: Int64) -> _Mask:
     """Whose longest span takes the other's place: equals are told apart by start, then id, as `merge` does."""
     start = _COLUMNS.index("exemplar_start_ns")
     same = one[:, _LONGEST] == other[:, _LONGEST]
-    together = same & (one[:, start] == other[:, start])
+    first, second = (precedence(rows[:, start], rows[:, _LONGEST]) for rows in (one, other))
     lower_id = one[:, _SPAN].view(np.uint64) < other[:, _SPAN].view(np.uint64)
-    earlier = same & (one[:, start] < other[:, start])
-    longer: _Mask = (one[:, _LONGEST] > other[:, _LONGEST]) | earlier | (together & lower_id)
+    before = same & ((first < second) | ((first == second) & lower_id))
+    longer: _Mask = (one[:, _LONGEST] > other[:, _LONGEST]) | before
     return longer
 
 

@@ -1,4 +1,7 @@
-"""GPU work of a batch, grouped and summed by numpy: what native.folding does in C, and what takes over without it."""
+"""GPU work and observations of a batch, grouped and summed by numpy.
+
+It does what native.folding does in C, and takes over without it.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanlite.contract.batch import Batch
-from spanlite.contract.columns import RANGE, Int32, Int64, SpanColumns, UInt8, UInt64
+from spanlite.contract.columns import GAUGE, RANGE, Int32, Int64, SpanColumns, UInt8, UInt64
 from spanlite.contract.histogram import bucket_index
 from spanlite.contract.ids import mix64
+from spanlite.pipeline.partial import precedence
 
 _Number = TypeVar("_Number", bound=np.generic)
 _DENSE_LIMIT = 8
@@ -26,8 +30,8 @@ class Sums:
         window: floor(start / width).
         kind, config, stage, gpu: as in SpanColumns; gpu is 1 + the index into the batch's GPUs.
         count, spans, sum_ns, min_ns, max_ns, bytes: see contract.points.Point.
-        row: of the longest span; equals are told apart by start, then by id, as `merge` does.
-        span_id: the longest span's.
+        row: of the exemplar: the longest span; equals are told apart as `merge` does.
+        span_id: the exemplar's; of gauges the bits of its value.
         bucket_row, bucket_index, bucket_count: ascending.
     """
 
@@ -50,9 +54,9 @@ class Sums:
 
 
 class _Work(NamedTuple):
-    """The columns of a batch's GPU work that are folded; `rows` are their places in the batch, None for all.
+    """The columns of a batch that are folded, without ranges; `rows` are their places in the batch, None for all.
 
-    `weight` is None where every span stands for itself, `bytes` where nothing was moved.
+    `weight` is None where every span stands for itself, `bytes` where nothing was moved; gauges have moved nothing.
     """
 
     rows: Int64 | None
@@ -85,10 +89,10 @@ class _Groups(NamedTuple):
 
 
 def sum_batch(batch: Batch, width_ns: int) -> Sums:
-    """Sums of a batch that has GPU work."""
+    """Sums of a batch that is not all ranges."""
     columns = batch.columns
     work = _work(columns)
-    groups = _group(work, width_ns, len(columns.configs), len(batch.gpus) + 1)
+    groups = _group(work, width_ns, (kinds_of(columns), len(columns.configs), len(batch.gpus) + 1))
     order, first, weight = groups.order, groups.first, work.weight
     duration = work.duration_ns[order]
     longest_ns = np.maximum.reduceat(duration, first)
@@ -114,7 +118,7 @@ def _work(columns: SpanColumns) -> _Work:
     def of_work(column: NDArray[_Number]) -> NDArray[_Number]:
         return column if rows is None else column[rows]
 
-    weight, moved = of_work(columns.weight), of_work(columns.bytes)
+    weight, moved = of_work(columns.weight), of_work(np.where(columns.is_gauge, 0, columns.bytes))
     return _Work(
         rows=rows,
         start_ns=of_work(columns.start_ns),
@@ -128,6 +132,11 @@ def _work(columns: SpanColumns) -> _Work:
     )
 
 
+def kinds_of(columns: SpanColumns) -> int:
+    """Kinds that are folded lie below this: without observations a batch has fewer, and its table less room to take."""
+    return GAUGE + 1 if int(columns.kind.max(initial=0)) > RANGE else RANGE
+
+
 def _moved(work: _Work, groups: _Groups) -> Int64:
     if work.bytes is None:
         return np.zeros(len(groups.first), dtype=np.int64)
@@ -135,12 +144,14 @@ def _moved(work: _Work, groups: _Groups) -> Int64:
     return np.add.reduceat(moved[groups.order], groups.first)
 
 
-def _group(work: _Work, width_ns: int, configs: int, gpus: int) -> _Groups:
+def _group(work: _Work, width_ns: int, sizes: tuple[int, int, int]) -> _Groups:
+    """Args: sizes: how many kinds, configs and GPUs there may be."""
+    kinds, configs, gpus = sizes
     windows, window = _windows(work.start_ns // width_ns)
     stages = np.flatnonzero(np.bincount(work.stage))
     stage = np.zeros(int(stages[-1]) + 1, dtype=np.int64)
     stage[stages] = np.arange(len(stages))
-    shape = (len(windows), RANGE, configs, len(stages), gpus)
+    shape = (len(windows), kinds, configs, len(stages), gpus)
     inner: list[NDArray[np.integer[Any]]] = [work.kind, work.config, stage[work.stage], work.gpu]
     code = window
     for size, part in zip(shape[1:], inner, strict=True):
@@ -183,12 +194,15 @@ def _renumber(code: Int64, size: int) -> tuple[Int64, Int64]:
 
 
 def _longest_rows(batch: Batch, work: _Work, groups: _Groups, longest: NDArray[np.bool_]) -> tuple[Int64, UInt64]:
-    """Row and span id of each group's longest span; equals are told apart by start, then id, as `merge` does."""
+    """Row and span id of each group's exemplar; equally long ones are told apart as `merge` does."""
     candidate = groups.order[np.flatnonzero(longest)]
-    number = (candidate if work.rows is None else work.rows[candidate]).astype(np.uint64) + np.uint64(batch.first_row)
-    span = mix64(number ^ np.uint64(batch.session))
+    row = candidate if work.rows is None else work.rows[candidate]
+    span = mix64((row.astype(np.uint64) + np.uint64(batch.first_row)) ^ np.uint64(batch.session))
+    gauge = work.kind[candidate] == GAUGE
+    if gauge.any():
+        span[gauge] = batch.columns.bytes[row[gauge]].view(np.uint64)
     code = groups.code[candidate]
-    order = np.lexsort((span, work.start_ns[candidate], code))
+    order = np.lexsort((span, precedence(work.start_ns[candidate], work.duration_ns[candidate]), code))
     code = code[order]
     fresh = np.ones(len(code), dtype=bool)
     fresh[1:] = code[1:] != code[:-1]

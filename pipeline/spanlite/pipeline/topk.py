@@ -1,4 +1,8 @@
-"""Top-K: the kernels that take the GPU's time keep their series, the rest is summed up as `other`, totals kept."""
+"""Top-K: the kernels that take the GPU's time keep their series, the rest is summed up as `other`, totals kept.
+
+Observations of custom metrics have nothing to do with it: they take no kernel's place and are never summed up, since a
+sum over what people counted, or a newest value of several gauges, would mean nothing. Agents bound their series.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from spanlite.contract.columns import Int32
+from spanlite.contract.columns import OBSERVATIONS, Int32
 from spanlite.contract.points import OTHER, Launch, Series
 from spanlite.pipeline.growing import grown
 from spanlite.pipeline.partial import Partial, merge
@@ -39,7 +43,7 @@ class TopK:
     def restore(self, kept: Iterable[Series]) -> None:
         """Admits the kernels of series that exist already."""
         for series in kept:
-            if series.kernel != OTHER:
+            if series.kernel != OTHER and series.kind not in OBSERVATIONS:
                 self._admitted[series.gpu_uuid].add(series.kernel)
         self._place[:] = _UNDECIDED
 
@@ -62,7 +66,7 @@ class TopK:
     def _kept(self, number: int) -> int:
         """The series itself, or the one that takes its place."""
         series = self._registry.series[number]
-        if series.kernel in self._admitted[series.gpu_uuid]:
+        if series.kind in OBSERVATIONS or series.kernel in self._admitted[series.gpu_uuid]:
             return number
         launch = Launch(max_warps=series.launch.max_warps, copy_kind=series.launch.copy_kind)
         return self._registry.number(series._replace(kernel=OTHER, name="", launch=launch))
@@ -72,6 +76,8 @@ class TopK:
         time_ns: dict[tuple[str, str], int] = defaultdict(int)
         for number, sum_ns in zip(numbers.tolist(), sums_ns, strict=True):
             series = self._registry.series[number]
+            if series.kind in OBSERVATIONS:
+                continue
             time_ns[series.gpu_uuid, series.kernel] += sum_ns
         for gpu, kernel in sorted(time_ns, key=lambda key: (-time_ns[key], key)):
             admitted = self._admitted[gpu]

@@ -12,6 +12,9 @@ class SpanKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SPAN_KIND_MEMCPY: _ClassVar[SpanKind]
     SPAN_KIND_MEMSET: _ClassVar[SpanKind]
     SPAN_KIND_RANGE: _ClassVar[SpanKind]
+    SPAN_KIND_TIMING: _ClassVar[SpanKind]
+    SPAN_KIND_COUNTER: _ClassVar[SpanKind]
+    SPAN_KIND_GAUGE: _ClassVar[SpanKind]
 
 class OccupancyLimiter(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -26,6 +29,9 @@ SPAN_KIND_KERNEL: SpanKind
 SPAN_KIND_MEMCPY: SpanKind
 SPAN_KIND_MEMSET: SpanKind
 SPAN_KIND_RANGE: SpanKind
+SPAN_KIND_TIMING: SpanKind
+SPAN_KIND_COUNTER: SpanKind
+SPAN_KIND_GAUGE: SpanKind
 OCCUPANCY_LIMITER_UNSPECIFIED: OccupancyLimiter
 OCCUPANCY_LIMITER_WARPS: OccupancyLimiter
 OCCUPANCY_LIMITER_BLOCKS: OccupancyLimiter
