@@ -35,7 +35,7 @@ help: ## List the targets
 .PHONY: setup
 setup: $(INSTALLED) ## Make .venv with spanlite (editable) and all tools; quick when nothing changed
 
-$(INSTALLED): pyproject.toml hatch_build.py core/spanlite/native/kernels.c
+$(INSTALLED): pyproject.toml hatch_build.py core/spanlite/native/kernels.c $(wildcard agent/native/*.[ch])
 	@command -v cc >/dev/null || tests/setup-debian.sh g++ || echo "without a C compiler spanlite folds with numpy" >&2
 	@test -n "$(PYTHON)" || { echo "spanlite needs Python 3.10 or newer; install python3 or pass PYTHON=…" >&2; exit 1; }
 	$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || tests/setup-debian.sh python3-venv
@@ -44,8 +44,9 @@ $(INSTALLED): pyproject.toml hatch_build.py core/spanlite/native/kernels.c
 	@touch $@
 
 .PHONY: native
-native: ## Build the collector that traced programs load (needs gcc; docs/collector.md)
+native: ## Build the collector that traced programs load, and the agent's counters library (needs gcc; docs/collector.md)
 	$(MAKE) --no-print-directory -C agent/native
+	$(MAKE) --no-print-directory -C agent/native/counters
 
 .PHONY: demo
 demo: setup ## Recorded H200 serving run through the whole pipeline, in the terminal

@@ -1,6 +1,7 @@
-"""Compiles core/spanlite/native/kernels.c while spanlite is installed or packed, where there is a C compiler.
+"""Compiles the C of spanlite while it is installed or packed, where there is a compiler (CC chooses it).
 
-Without one the package is the same but for the file, and numpy does the work. CC chooses the compiler.
+The inner loops (core/spanlite/native/kernels.c): without them numpy does the work. The collector that traced programs
+load (agent/native): without it `make native` builds it elsewhere.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ import shlex
 import shutil
 import subprocess
 import sysconfig
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-_SOURCE = Path("core/spanlite/native/kernels.c")
+_KERNELS = Path("core/spanlite/native/kernels.c")
 _FLAGS = ("-std=gnu11", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden", "-shared", "-fPIC")
+_COLLECTOR = Path("agent/native")
+_LIBRARY = "libspanlite_collector.so"
 
 
 class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # no settings of its own
-    """Adds `_kernels.so`, and names the platform in a wheel that holds it."""
+    """Adds what was compiled, and names the platform in a wheel that holds it."""
 
     PLUGIN_NAME = "custom"
 
@@ -29,21 +33,30 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # no setti
         if self.target_name != "wheel":
             return
         compiler = shlex.split(os.environ.get("CC", "")) or [shutil.which("cc") or shutil.which("gcc") or ""]  # noqa: TID251
-        source = Path(self.root) / _SOURCE
-        built = source.with_name("_kernels.so")
-        if not compiler[0]:
-            built.unlink(missing_ok=True)  # of another source, perhaps
-            self.app.display_warning("no C compiler found: spanlite will fold with numpy, which is slower")
-            return
-        fresh = built.with_suffix(".new")  # a process that has the old file open keeps it whole
-        words = [*compiler, *_FLAGS, str(source), "-o", str(fresh)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603
-        if done.returncode:
-            built.unlink(missing_ok=True)
-            self.app.display_warning(f"{_SOURCE} was not compiled, spanlite will fold with numpy: {done.stderr}")
-            return
-        fresh.rename(built)
-        build_data["artifacts"].append(str(built.relative_to(self.root)))
-        build_data["pure_python"] = False
-        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-        build_data["tag"] = f"py3-none-{platform}"
+        with tempfile.TemporaryDirectory() as folder:
+            made = Path(folder) / "_kernels.so"
+            words = [*compiler, *_FLAGS, str(_KERNELS), "-o", str(made)]
+            built = self._keep(words, made, _KERNELS.with_name(made.name), "it will fold with numpy, which is slower")
+            words = ["make", "-s", "-C", str(_COLLECTOR), f"CC={shlex.join(compiler)}", f"BUILD={folder}"]
+            target = Path("agent/spanlite/agent") / _LIBRARY
+            built += self._keep(words, Path(folder) / _LIBRARY, target, "it has no collector to trace programs with")
+        if built:
+            build_data["artifacts"] += built
+            build_data["pure_python"] = False
+            platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+            build_data["tag"] = f"py3-none-{platform}"
+
+    def _keep(self, words: list[str], made: Path, target: Path, otherwise: str) -> list[str]:
+        """Runs a command that makes a file, and puts the file in its place; what is packed, if anything."""
+        place = Path(self.root) / target
+        try:
+            subprocess.run(words, cwd=self.root, capture_output=True, text=True, check=True)  # noqa: S603
+        except (OSError, subprocess.CalledProcessError) as error:
+            place.unlink(missing_ok=True)  # of another source, perhaps
+            why = getattr(error, "stderr", None) or error
+            self.app.display_warning(f"spanlite's {target.name} was not compiled, {otherwise}: {why}")
+            return []
+        fresh = place.with_suffix(".new")
+        shutil.copyfile(made, fresh)
+        fresh.rename(place)  # a process that has the old one open keeps it whole
+        return [str(target)]

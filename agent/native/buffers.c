@@ -26,7 +26,9 @@ static struct buffer *free_list, *queue_head, **queue_tail = &queue_head;
 static uint64_t scratch_taken; /* bit by scratch */
 static uint32_t next_ticket = 1;
 static bool woken;
-static _Atomic uint64_t completed;
+static _Atomic uint64_t requested, completed, spans_completed;
+static _Atomic uint32_t newest; /* correlation id of the last kernel that came */
+static _Atomic size_t queue_length;
 
 static void set_up(void) {
   pthread_condattr_t monotonic;
@@ -56,6 +58,7 @@ static struct buffer *pop_queue(void) {
   if (!oldest) return NULL;
   queue_head = oldest->next;
   if (!queue_head) queue_tail = &queue_head;
+  atomic_fetch_sub_explicit(&queue_length, 1, memory_order_relaxed);
   return oldest;
 }
 
@@ -64,6 +67,7 @@ void buffer_requested(uint8_t **bytes, size_t *size, size_t *max_records) {
   *max_records = 0; /* as many as fit */
   *size = scratch_memory ? SCRATCH_BYTES : 0;
   *bytes = scratch_memory ? scratch_memory + SCRATCH * (size_t)SCRATCH_BYTES : NULL;
+  atomic_fetch_add_explicit(&requested, 1, memory_order_relaxed);
   if (inert() || !scratch_memory) return; /* the lock may be held by a thread that this process does not have */
   uint64_t spans = 0;
   pthread_mutex_lock(&lock);
@@ -153,6 +157,7 @@ static void complete_pooled(struct buffer *buffer, size_t valid) {
   count_broken(valid - found.whole);
   pthread_mutex_lock(&lock);
   add_fresh(&fresh, next_ticket);
+  if (found.correlation && (int32_t)(found.correlation - newest) > 0) newest = found.correlation;
   buffer->valid = found.whole;
   buffer->spans = found.spans;
   if (found.whole) {
@@ -160,6 +165,8 @@ static void complete_pooled(struct buffer *buffer, size_t valid) {
     buffer->next = NULL;
     *queue_tail = buffer;
     queue_tail = &buffer->next;
+    atomic_fetch_add_explicit(&queue_length, 1, memory_order_release);
+    atomic_fetch_add_explicit(&spans_completed, found.spans, memory_order_relaxed);
     pthread_cond_signal(&queued);
   } else {
     buffer->next = free_list;
@@ -216,3 +223,18 @@ void wake_sender(void) {
 }
 
 uint64_t buffers_completed(void) { return atomic_load_explicit(&completed, memory_order_relaxed); }
+
+uint64_t buffers_unreturned(uint32_t counter) {
+  enum { TOO_FEW = 64 };
+  uint32_t last = newest, calls = counter - last;
+  if (!counter || (int32_t)calls <= TOO_FEW || atomic_load(&requested) == atomic_load(&completed)) return 0;
+  double spans_per_call = last ? (double)buffers_spans() / last : 1;
+  return (uint64_t)(calls * spans_per_call);
+}
+
+uint64_t buffers_spans(void) { return atomic_load_explicit(&spans_completed, memory_order_relaxed); }
+
+bool buffers_crowded(void) {
+  size_t length = atomic_load_explicit(&queue_length, memory_order_acquire);
+  return length && 2 * length > pool_size;
+}

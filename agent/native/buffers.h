@@ -39,4 +39,13 @@ extern struct names kernel_names;
 /* Buffers that were completed since the start. */
 uint64_t buffers_completed(void);
 
+/* At the end: spans whose records CUPTI has not given back, because a kernel still runs that stands in the same buffer.
+ * Reckoned from CUPTI's counter of calls, from the last kernel that came on; 0 where nothing is missing, or too little
+ * to say. */
+uint64_t buffers_unreturned(uint32_t counter);
+
+/* Spans in them, and whether more than half of the pool is queued. */
+uint64_t buffers_spans(void);
+bool buffers_crowded(void);
+
 #endif

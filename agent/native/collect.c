@@ -5,13 +5,20 @@
 
 #include "buffers.h"
 #include "cupti.h"
-#include "duty.h"
+#include "gpus.h"
+#include "link.h"
+#include "losses.h"
 #include "now.h"
+#include "permission.h"
 #include "sender.h"
+#include "settings.h"
 #include "stamps.h"
 #include "state.h"
+#include "windows.h"
 
 #define RETRY_NS (10 * 1000000000ull)
+#define DOUBT_NS (5 * 1000000000ull)
+#define LOOK_NS 100000000ull
 
 /* Kinds with a span each, none of API calls: those cost most, and CUPTI never forgets that they were on. */
 static const int kinds[] = {KIND_CONCURRENT_KERNEL, KIND_MEMCPY, KIND_MEMSET};
@@ -19,10 +26,12 @@ static const int kinds[] = {KIND_CONCURRENT_KERNEL, KIND_MEMCPY, KIND_MEMSET};
 /* Held while CUPTI is told what to do. No callback of CUPTI takes it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static CUpti_SubscriberHandle subscriber;
-static bool subscribed, registered, enabled, wants_stamps, shares;
+static bool subscribed, registered, enabled, shares;
 static int paused; /* bits of enum pause */
 static uint64_t retry_at, resume_at;
 static _Atomic bool worked;
+static _Atomic bool aloof; /* CUPTI is not touched yet: permission.h */
+static uint64_t born, at_work; /* monotonic */
 
 static void on_callback(void *userdata, int domain, uint32_t cbid, const void *data) {
   (void)userdata;
@@ -36,7 +45,7 @@ static void on_callback(void *userdata, int domain, uint32_t cbid, const void *d
 
 void collect_saw_work(void) {
   if (atomic_load_explicit(&worked, memory_order_relaxed) || atomic_exchange(&worked, true)) return;
-  if (current_state() == STATE_WAITING) set_state(STATE_ACTIVE, 0);
+  if (current_state() == STATE_WAITING && !atomic_load(&aloof)) set_state(STATE_ACTIVE, 0);
   sender_start();
 }
 
@@ -50,6 +59,11 @@ static CUptiResult enable_kinds(bool on) {
   return first;
 }
 
+/* Whether kinds are on for good from the start, whatever that costs. */
+static bool always_on(void) {
+  return settings()->budget == 0 && settings()->duty_on_ns == settings()->duty_period_ns;
+}
+
 static uint64_t unix_clock(void) { return (uint64_t)clock_ns(CLOCK_REALTIME); }
 
 /* A client may have given CUPTI a clock of its own (torch.profiler: the processor's ticks), which outlives it and cannot
@@ -60,6 +74,7 @@ static void put_clock_right(void) {
 }
 
 static void let_go(void) {
+  if (subscribed && !always_on()) windows_abandon();
   if (enabled) enable_kinds(false);
   if (registered) cupti.ActivityFlushAll(0);
   if (subscribed) cupti.Unsubscribe(subscriber);
@@ -71,8 +86,7 @@ static CUptiResult subscribe(void) {
   if (result != CUPTI_SUCCESS) return result;
   subscribed = true;
   result = cupti.EnableCallback(1, subscriber, DOMAIN_RESOURCE, RESOURCE_CONTEXT_CREATED);
-  if (result == CUPTI_SUCCESS && wants_stamps)
-    result = cupti.EnableCallback(1, subscriber, DOMAIN_DRIVER_API, DRIVER_cuCtxGetCurrent);
+  if (result == CUPTI_SUCCESS) result = cupti.EnableCallback(1, subscriber, DOMAIN_DRIVER_API, DRIVER_cuCtxGetCurrent);
   return result;
 }
 
@@ -86,7 +100,9 @@ static void take_hold(void) {
     registered = result == CUPTI_SUCCESS;
   }
   if (result == CUPTI_SUCCESS) put_clock_right();
-  if (result == CUPTI_SUCCESS) result = enable_kinds(true);
+  /* With a budget, later: kinds that were on before there was a context slow CUDA graphs down even when they are off.
+   * Without a subscription nobody tells the counter, which a budget needs. */
+  if (result == CUPTI_SUCCESS && (always_on() || !subscribed)) result = enable_kinds(true);
   if (result != CUPTI_SUCCESS) let_go();
   if (result == CUPTI_SUCCESS)
     set_state(atomic_load(&worked) ? STATE_ACTIVE : STATE_WAITING, 0);
@@ -97,6 +113,14 @@ static void take_hold(void) {
 }
 
 void collect_start(void) {
+  born = monotonic_ns();
+  if (collect_asks()) {
+    atomic_store(&aloof, true);
+    stamps_want(false);
+    set_state(STATE_WAITING, 0);
+    sender_start(); /* nobody will tell of a context: it has to look */
+    return;
+  }
   pthread_mutex_lock(&lock);
   take_hold();
   retry_at = monotonic_ns() + RETRY_NS;
@@ -109,10 +133,39 @@ static void resume(enum pause reason) {
   if (reason == PAUSED_FOR_CLIENT) resume_at = 0;
   if (!paused || inert()) return;
   paused &= ~(int)reason;
-  if (!paused) take_hold();
+  if (!paused && !atomic_load(&aloof)) take_hold();
 }
 
 static uint64_t earlier(uint64_t one, uint64_t other) { return one < other ? one : other; }
+
+static void switch_kinds(bool on) { enable_kinds(on); }
+
+bool collect_has_work(void) {
+  if (!atomic_load(&aloof) || atomic_load(&worked)) return true;
+  /* A program may make contexts without the primary one: the benefit of the doubt, after a while. */
+  if (!gpus_in_use() && monotonic_ns() - born < DOUBT_NS) return false;
+  atomic_store(&worked, true);
+  return true;
+}
+
+/* With the lock. A context that is made while kinds are on slows its CUDA graphs down for good, on or off: each is given
+ * some time, and so are those that other GPUs get after it. */
+static void come_near(uint64_t now_ns) {
+  static int contexts;
+  if (!atomic_load(&worked)) return;
+  int now = gpus_in_use();
+  if (!at_work || now != contexts) at_work = now_ns;
+  contexts = now;
+  if (now_ns - at_work < settings()->settle_ns) return;
+  if (permission_given(now_ns, link_is_open())) {
+    atomic_store(&aloof, false);
+    stamps_want(true);
+    take_hold();
+    retry_at = now_ns + RETRY_NS;
+  } else {
+    set_state(permission_refused() ? STATE_RESTING : STATE_WAITING, 0);
+  }
+}
 
 uint64_t collect_step(uint64_t now_ns) {
   uint64_t next = UINT64_MAX;
@@ -129,26 +182,40 @@ uint64_t collect_step(uint64_t now_ns) {
     next = retry_at;
   }
   if (resume_at) next = earlier(next, resume_at);
-  bool switched = false;
-  if (registered) {
-    struct duty duty = duty_at(now_ns);
-    if ((switched = duty.on != enabled)) enable_kinds(duty.on);
-    next = earlier(next, duty.until_ns);
+  bool flush = false;
+  if (atomic_load(&aloof)) {
+    if (!paused) come_near(now_ns);
+    next = earlier(next, now_ns + LOOK_NS);
+  } else if (registered && subscribed && !always_on() && atomic_load(&worked)) {
+    next = earlier(next, windows_step(now_ns, link_is_open(), switch_kinds, &flush));
   }
-  switched = switched && !enabled;
   pthread_mutex_unlock(&lock);
-  if (switched) collect_flush();
+  if (flush) collect_flush();
   return next;
+}
+
+bool collect_asks(void) { return settings()->budget != 0 && settings()->duty_on_ns == settings()->duty_period_ns; }
+
+bool collect_is_aloof(void) { return atomic_load(&aloof); }
+
+uint32_t collect_mode(void) { return always_on() ? MODE_FULL : windows_mode(); }
+
+void collect_end(void) {
+  pthread_mutex_lock(&lock);
+  if (registered && subscribed && !always_on()) windows_end();
+  pthread_mutex_unlock(&lock);
+  collect_flush();
+  if (current_state() == STATE_ACTIVE && !collect_is_aloof()) lose(LOST_EXIT, buffers_unreturned(stamps_counter()));
 }
 
 void collect_flush(void) {
   enum state now = current_state();
-  if (now == STATE_WAITING || now == STATE_ACTIVE) cupti.ActivityFlushAll(0);
+  if (!atomic_load(&aloof) && (now == STATE_WAITING || now == STATE_ACTIVE)) cupti.ActivityFlushAll(0);
 }
 
 void collect_pause(enum pause reason) {
   pthread_mutex_lock(&lock);
-  if (!inert() && (registered || paused || current_state() == STATE_SUBSCRIBER_CONFLICT)) {
+  if (!inert() && (registered || paused || atomic_load(&aloof) || current_state() == STATE_SUBSCRIBER_CONFLICT)) {
     if (!paused) let_go();
     paused |= reason;
     if (reason == PAUSED_FOR_CLIENT) resume_at = 0;
@@ -172,12 +239,4 @@ void collect_client_left(uint64_t wait_ns) {
   pthread_mutex_unlock(&lock);
   sender_start(); /* it is who comes back */
   wake_sender();
-}
-
-void collect_want_stamps(void) {
-  pthread_mutex_lock(&lock);
-  if (!wants_stamps && subscribed && !inert())
-    cupti.EnableCallback(1, subscriber, DOMAIN_DRIVER_API, DRIVER_cuCtxGetCurrent);
-  wants_stamps = true;
-  pthread_mutex_unlock(&lock);
 }

@@ -21,8 +21,9 @@ enum {
 /* CUpti_ActivityKind; kinds lie below 256. */
 enum { KIND_MEMCPY = 1, KIND_MEMSET = 2, KIND_KERNEL = 3, KIND_CONCURRENT_KERNEL = 10, KINDS = 256 };
 
-/* A record begins with its kind. CUpti_ActivityKernel9 to 13 have `const char *name` at the same place. */
-enum { KERNEL_NAME_OFFSET = 104, RECORD_ALIGNMENT = 8 };
+/* A record begins with its kind. CUpti_ActivityKernel9 to 13 have `uint32_t correlationId` and `const char *name` at the
+ * same places. */
+enum { KERNEL_CORRELATION_OFFSET = 92, KERNEL_NAME_OFFSET = 104, RECORD_ALIGNMENT = 8 };
 
 enum { DOMAIN_DRIVER_API = 1, DOMAIN_RESOURCE = 3 };
 enum { RESOURCE_CONTEXT_CREATED = 1 };

@@ -6,6 +6,7 @@
 #if defined(__x86_64__) && defined(__linux__) && !defined(SPANLITE_SANITIZED)
 #define FLOOR(name, version) __asm__(".symver " #name "," #name "@GLIBC_" version)
 FLOOR(dladdr, "2.2.5");
+FLOOR(dlerror, "2.2.5");
 FLOOR(dlopen, "2.2.5");
 FLOOR(dlsym, "2.2.5");
 FLOOR(glob, "2.2.5");

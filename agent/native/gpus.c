@@ -15,6 +15,7 @@ static struct {
   int (*DeviceGetName)(char *name, int length, int device);
   int (*DeviceGetAttribute)(int *value, int attribute, int device);
   int (*DeviceGetPCIBusId)(char *id, int length, int device);
+  int (*DevicePrimaryCtxGetState)(int device, unsigned *flags, int *active);
 } cuda;
 
 static bool found;
@@ -33,6 +34,7 @@ static bool find_all(void) {
   found = FIND(DeviceGetCount) & FIND(DeviceGet) & FIND(DeviceGetUuid) & FIND(DeviceGetName) &
           FIND(DeviceGetAttribute) & FIND(DeviceGetPCIBusId);
   (void)FIND(DeviceGetUuid_v2);
+  (void)FIND(DevicePrimaryCtxGetState);
 #undef FIND
   return found;
 }
@@ -43,6 +45,17 @@ static int device_count(void) {
 }
 
 bool gpus_known(void) { return device_count() > 0; }
+
+int gpus_in_use(void) {
+  int count = device_count(), in_use = 0;
+  for (int ordinal = 0; ordinal < count && cuda.DevicePrimaryCtxGetState; ordinal++) {
+    int device, active = 0;
+    unsigned flags;
+    if (cuda.DeviceGet(&device, ordinal) == 0 && cuda.DevicePrimaryCtxGetState(device, &flags, &active) == 0)
+      in_use += active != 0;
+  }
+  return in_use;
+}
 
 /* As DCGM spells it: GPU-8-4-4-4-12 hexadecimal digits, MIG-… for an instance. */
 static bool write_uuid(struct text *text, int ordinal, int device) {

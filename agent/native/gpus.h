@@ -12,4 +12,7 @@ bool gpus_known(void);
 /* The keys gpu.N.*; false if the devices are not known yet. */
 bool gpus_write(struct text *text);
 
+/* How many GPUs have their primary context: with one the program does more than to ask for GPUs. */
+int gpus_in_use(void);
+
 #endif

@@ -55,13 +55,18 @@ EXPORTED int InitializeInjection(void) {
   lifecycle_watch();
   if (load_cupti()) {
     foreign_watch();
+    stamps_found_driver();
     collect_start();
-    if (settings()->stages) stamps_found_driver();
   }
   return 1;
 }
 
 /* For the program itself, by ctypes. */
+EXPORTED void spanlite_attach(int in_use) {
+  InitializeInjection();
+  /* The context that the program has already is told of by nobody. */
+  if (in_use && current_state() == STATE_WAITING) collect_saw_work();
+}
 EXPORTED const char *spanlite_state(void) { return state_text(); }
 EXPORTED void spanlite_pause(void) { collect_pause(PAUSED_BY_PROGRAM); }
 EXPORTED void spanlite_resume(void) { collect_resume(PAUSED_BY_PROGRAM); }

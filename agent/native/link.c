@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "now.h"
+#include "permission.h"
 #include "settings.h"
 #include "state.h"
 
@@ -73,6 +74,19 @@ bool link_check(void) {
   ssize_t got = recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
   if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) link_close();
   return link_is_open();
+}
+
+enum { SAYS_SPEAK = 0x11, SAYS_REST = 0x13 }; /* as a terminal starts and stops what it is sent */
+
+enum word link_word(void) {
+  enum word last = WORD_NONE;
+  char bytes[16];
+  ssize_t got;
+  while ((got = recv(atomic_load(&link_fd), bytes, sizeof bytes, MSG_DONTWAIT)) > 0)
+    for (ssize_t at = 0; at < got; at++)
+      last = bytes[at] == SAYS_SPEAK ? WORD_SPEAK : bytes[at] == SAYS_REST ? WORD_REST : last;
+  if (got == 0) link_close();
+  return last;
 }
 
 /* Time is up: for this frame, or for the process. */

@@ -1,4 +1,4 @@
-/* The connection to the agent: frames out, nothing in. Used by the sender's thread alone. */
+/* The connection to the agent: frames out, single bytes in. Used by the sender's thread alone. */
 #ifndef SPANLITE_LINK_H
 #define SPANLITE_LINK_H
 
@@ -6,8 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "permission.h"
+
 /* docs/frames.md */
-enum frame { FRAME_HELLO = 1, FRAME_NAMES, FRAME_BUFFER, FRAME_RANGES, FRAME_CLOCK, FRAME_STATS, FRAME_BYE };
+enum frame { FRAME_HELLO = 1, FRAME_NAMES, FRAME_BUFFER, FRAME_RANGES, FRAME_CLOCK, FRAME_STATS, FRAME_BYE, FRAME_WINDOWS = 9 };
 
 enum sent {
   SENT,
@@ -21,6 +23,9 @@ bool link_is_open(void);
 
 /* Notices that the agent has hung up, without sending. */
 bool link_check(void);
+
+/* The last word that has come from the agent since the last call. */
+enum word link_word(void);
 
 /* One frame. On anything but SENT the connection is closed. */
 enum sent link_send(enum frame type, const void *payload, size_t length);

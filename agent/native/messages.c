@@ -7,23 +7,29 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "collect.h"
 #include "cupti.h"
 #include "gpus.h"
 #include "losses.h"
 #include "now.h"
 #include "resource.h"
+#include "settings.h"
 #include "stamps.h"
 #include "state.h"
 #include "text.h"
 #include "walk.h"
+#include "windows.h"
 
-enum { TEXT_ROOM = 64 << 10, NAMES_ROOM = 256 << 10, STAMPS_AT_ONCE = 4096, CLOCK_TRIES = 8 };
+enum { TEXT_ROOM = 64 << 10, NAMES_ROOM = 256 << 10, STAMPS_AT_ONCE = 4096, CLOCK_TRIES = 8, WINDOWS_AGAIN = 8 };
 
 static char text_room[TEXT_ROOM], names_room[NAMES_ROOM];
 static struct stamp stamps_room[STAMPS_AT_ONCE];
 static uint32_t kernel_names_sent, range_names_sent; /* on this connection */
 static char state_told[32];
 static bool named_gpus;
+static uint64_t next_window;
+static uint32_t mode_told;
+static bool price_told;
 
 static struct text empty(void) { return (struct text){text_room, 0, sizeof text_room}; }
 
@@ -35,6 +41,11 @@ static uint64_t new_session(void) {
   if (fd >= 0) close(fd);
   if (got != sizeof bits) bits = (uint64_t)clock_ns(CLOCK_REALTIME) * 0x9e3779b97f4a7c15 ^ (uint64_t)getpid() << 40;
   return bits;
+}
+
+static void remember_mode(struct text *text, const char *key) {
+  static const char *const modes[] = {[MODE_NONE] = "none", [MODE_FULL] = "full", [MODE_DUTY_CYCLE] = "duty"};
+  text_line(text, key, modes[mode_told = collect_mode()]);
 }
 
 static void remember_state(struct text *text, const char *key) {
@@ -56,7 +67,12 @@ enum sent messages_hello(void) {
   resource_write(&text);
   if (cupti.path) text_line(&text, "resource.cupti.path", cupti.path);
   remember_state(&text, "resource.spanlite.collector.state");
+  remember_mode(&text, "resource.spanlite.collector.sampling");
+  if (collect_asks()) text_number(&text, "resource.spanlite.collector.budget_ppm", (uint64_t)(1e6 * settings()->budget));
   kernel_names_sent = range_names_sent = 0;
+  price_told = false;
+  uint64_t count = windows_count(); /* records of the last ones may still come */
+  next_window = count > WINDOWS_AGAIN ? count - WINDOWS_AGAIN : 0;
   return link_send(FRAME_HELLO, text.start, text.length);
 }
 
@@ -113,6 +129,16 @@ enum sent messages_ranges(void) {
   return SENT;
 }
 
+enum sent messages_windows(void) {
+  struct window windows[WINDOWS_AGAIN];
+  uint32_t count;
+  while (link_is_open() && (count = windows_take(&next_window, windows, WINDOWS_AGAIN))) {
+    enum sent sent = link_send(FRAME_WINDOWS, windows, count * sizeof *windows);
+    if (sent != SENT) return sent;
+  }
+  return SENT;
+}
+
 enum sent messages_buffer(const struct buffer *buffer) {
   enum sent sent = messages_ranges();
   if (sent == SENT) sent = send_names(&kernel_names, &kernel_names_sent, buffer->ticket);
@@ -129,6 +155,8 @@ enum sent messages_stats(void) {
     if (taken[reason]) text_number(&text, loss_key((enum loss)reason), taken[reason]);
   }
   if (strcmp(state_told, state_text()) != 0) remember_state(&text, "state");
+  if (mode_told != collect_mode()) remember_mode(&text, "sampling");
+  if (price_told != windows_affordable()) text_line(&text, "affordable", (price_told = windows_affordable()) ? "1" : "0");
   if (!text.length) return SENT;
   enum sent sent = link_send(FRAME_STATS, text.start, text.length);
   if (sent == SENT) sent = link_confirm();

@@ -21,6 +21,9 @@ enum sent messages_clock(void);
 /* Stamps since the last call, their names before them. Without a connection they are thrown away. */
 enum sent messages_ranges(void);
 
+/* Windows that have closed since the last call; after a HELLO also the last ones before it. */
+enum sent messages_windows(void);
+
 /* What has to come before a buffer, and the buffer. SENT: the agent has read all of it. */
 enum sent messages_buffer(const struct buffer *buffer);
 

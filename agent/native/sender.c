@@ -11,8 +11,10 @@
 #include "losses.h"
 #include "messages.h"
 #include "now.h"
+#include "permission.h"
 #include "settings.h"
 #include "state.h"
+#include "windows.h"
 
 #define MS 1000000ull
 
@@ -33,11 +35,13 @@ static uint64_t earlier(uint64_t one, uint64_t other) { return one < other ? one
 
 static void keep_connected(uint64_t now) {
   if (link_check()) {
+    enum word word = link_word();
+    if (word != WORD_NONE) permission_heard(word);
     if (!buffers_completed() || !messages_lack_gpus()) return;
     messages_goodbye("the GPUs are known now"); /* a HELLO is the only place to name them */
     due.connect = 0;
   }
-  if (now < due.connect) return;
+  if (now < due.connect || !collect_has_work()) return;
   if (link_open() && messages_hello() == SENT) due.clock = 0;
   /* An agent that hangs up at every HELLO is not asked more often than one that is not there. */
   due.backoff = earlier(due.backoff ? 2 * due.backoff : BACKOFF_LEAST_MS * MS, BACKOFF_MOST_MS * MS);
@@ -61,11 +65,13 @@ static void send_one(struct buffer *buffer) {
 }
 
 static void deliver(uint64_t now) {
-  if (current_state() == STATE_PAUSED)
+  if (current_state() == STATE_PAUSED || collect_is_aloof())
     due.clock = 0; /* another client may have given CUPTI another clock; read it when we are back */
   else if (link_is_open() && now >= due.clock && messages_clock() == SENT)
     due.clock = now + CLOCK_MS * MS;
   messages_ranges();
+  if (windows_keep_buffers()) return;
+  messages_windows();
   for (struct buffer *buffer; !inert() && (buffer = take_queued());) {
     send_one(buffer);
     give_back(buffer);
@@ -73,7 +79,7 @@ static void deliver(uint64_t now) {
 }
 
 static void finish(void) {
-  collect_flush();
+  collect_end();
   keep_connected(monotonic_ns());
   deliver(monotonic_ns());
   messages_stats();

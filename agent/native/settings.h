@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 struct settings {
-  bool disabled;            /* SPANLITE_DISABLE=1: nothing is loaded, nothing is started */
+  bool disabled;            /* SPANLITE_DISABLE=1, or SPANLITE_PID is another: nothing is loaded, nothing is started */
   bool stages;              /* SPANLITE_STAGES=0 switches stamps off */
   bool give_way;            /* SPANLITE_GIVE_WAY=0: other clients of CUPTI are not looked for */
   const char *cupti;        /* SPANLITE_CUPTI: path of libcupti, before all other places */
@@ -21,7 +21,9 @@ struct settings {
   uint64_t flush_ns;        /* SPANLITE_FLUSH_MS: between two plain flushes; 0 never */
   uint64_t hung_ns;         /* SPANLITE_HUNG_MS: an agent that takes nothing for so long is hung up on */
   uint64_t resume_ns;       /* SPANLITE_RESUME_MS: so long after the last word of another client we come back */
-  uint64_t duty_on_ns;      /* SPANLITE_DUTY=ON/PERIOD in ms; equal, as without it: always on */
+  uint64_t settle_ns;       /* SPANLITE_SETTLE_MS: so long after the first context CUPTI is first touched */
+  double budget;            /* SPANLITE_BUDGET in percent, as a share; 0 (full): kinds are always on */
+  uint64_t duty_on_ns;      /* SPANLITE_DUTY=ON/PERIOD in ms, whatever that costs; equal: not set */
   uint64_t duty_period_ns;
 };
 

@@ -8,7 +8,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "collect.h"
 #include "cupti.h"
 #include "losses.h"
 #include "state.h"
@@ -27,6 +26,7 @@ struct names range_names;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of writers of names, and of the start */
 static struct cell *_Atomic ring;
 static _Atomic uint64_t written, taken;
+static _Atomic bool wanted = true;
 static int (*_Atomic get_current)(CUcontext *);
 
 static _Thread_local struct {
@@ -53,7 +53,6 @@ void stamps_start(void) {
     if (cells != MAP_FAILED) atomic_store(&ring, cells);
   }
   pthread_mutex_unlock(&lock);
-  collect_want_stamps();
 }
 
 uint64_t stamps_name(const char *text) {
@@ -85,6 +84,10 @@ static uint32_t draw(void) {
   return here.correlation;
 }
 
+uint32_t stamps_counter(void) { return draw(); }
+
+void stamps_want(bool now) { atomic_store_explicit(&wanted, now, memory_order_relaxed); }
+
 static bool put(uint64_t name, uint32_t correlation, int32_t delta, uint32_t room_left) {
   struct cell *cells = atomic_load_explicit(&ring, memory_order_relaxed);
   uint64_t at = atomic_load_explicit(&written, memory_order_relaxed);
@@ -105,7 +108,7 @@ int stamp_push(uint64_t name) {
   uint32_t depth = here.depth++;
   if (depth >= DEPTH_MOST) return (int)depth;
   here.stamped &= ~(1ull << depth);
-  uint32_t correlation = draw();
+  uint32_t correlation = atomic_load_explicit(&wanted, memory_order_relaxed) ? draw() : 0;
   if (!correlation) return (int)depth;
   if (name && put(name, correlation, 1, KEPT_FOR_POPS))
     here.stamped |= 1ull << depth;

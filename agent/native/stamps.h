@@ -5,6 +5,7 @@
 #ifndef SPANLITE_STAMPS_H
 #define SPANLITE_STAMPS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "names.h"
@@ -19,7 +20,7 @@ struct stamp { /* docs/frames.md */
 /* Names of ranges, keyed by their text. */
 extern struct names range_names;
 
-/* Makes stamping possible: gets the ring, has CUPTI tell ids. To be called before the first stamp, maybe again. */
+/* Makes stamping possible: gets the ring. To be called before the first stamp, maybe again. */
 void stamps_start(void);
 
 /* libcuda is loaded by now, and may be called. */
@@ -34,6 +35,12 @@ uint64_t stamps_name(const char *text);
  * of the closings of those ranges. */
 int stamp_push(uint64_t name);
 int stamp_pop(void);
+
+/* Whether stamps are worth making: not in a process in which kinds were never on. */
+void stamps_want(bool wanted);
+
+/* Where CUPTI's counter of calls stands; asking is one call more. 0 where nobody tells. */
+uint32_t stamps_counter(void);
 
 /* From CUPTI's callback, on the thread that makes the stamp. */
 void stamps_saw_call(uint32_t correlation);

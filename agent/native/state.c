@@ -15,6 +15,7 @@ static const char *const texts[] = {
     [STATE_CUPTI_ERROR] = "cupti_error",
     [STATE_SUBSCRIBER_CONFLICT] = "subscriber_conflict",
     [STATE_WAITING] = "waiting",
+    [STATE_RESTING] = "resting",
     [STATE_ACTIVE] = "active",
     [STATE_PAUSED] = "paused",
     [STATE_FORKED] = "forked",

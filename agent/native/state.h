@@ -11,7 +11,8 @@ enum state {
   STATE_UNKNOWN_CUPTI_VERSION,
   STATE_CUPTI_ERROR, /* CUPTI refused; the number stands behind it: cupti_error_15 */
   STATE_SUBSCRIBER_CONFLICT, /* another tool has CUPTI; asked again every ten seconds */
-  STATE_WAITING,    /* subscribed and enabled, no context yet */
+  STATE_WAITING,    /* no context yet; or, within a budget, no agent */
+  STATE_RESTING,    /* another process speaks for this one: CUPTI is not touched */
   STATE_ACTIVE,
   STATE_PAUSED,     /* by spanlite_pause, or for another tool */
   STATE_FORKED,     /* a child of the traced process: inert for ever */

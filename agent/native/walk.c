@@ -28,7 +28,8 @@ static uint32_t learn(uint8_t *buffer, size_t valid, uint32_t at, uint32_t kind)
 }
 
 struct walked walk(uint8_t *buffer, size_t valid, name_seen seen, void *context) {
-  struct walked found = {0, 0};
+  struct walked found = {0, 0, 0};
+  const uint8_t *kernel = NULL; /* the last one's record */
   const char *memo[MEMO];
   memset(memo, 0, sizeof memo);
   uint32_t at = 0;
@@ -52,6 +53,7 @@ struct walked walk(uint8_t *buffer, size_t valid, name_seen seen, void *context)
         *last = name;
         seen(context, name);
       }
+      kernel = buffer + at;
       found.spans++;
     } else if (kind == KIND_MEMCPY || kind == KIND_MEMSET) {
       found.spans++;
@@ -59,5 +61,6 @@ struct walked walk(uint8_t *buffer, size_t valid, name_seen seen, void *context)
     at += size;
   }
   found.whole = at;
+  if (kernel) memcpy(&found.correlation, kernel + KERNEL_CORRELATION_OFFSET, sizeof found.correlation);
   return found;
 }

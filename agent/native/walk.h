@@ -8,6 +8,7 @@
 struct walked {
   uint32_t whole; /* bytes of whole records; less than was valid where the rest is none */
   uint32_t spans; /* kernels, copies and memory sets among them */
+  uint32_t correlation; /* of the last kernel; 0 where there is none */
 };
 
 /* Is told each name pointer of a kernel, most of them once a buffer, in the order of the records. */

@@ -34,6 +34,7 @@ class Sums(Outlet):
         self.traces: set[bytes] = set()
         self.batches = 0
         self.bytes = 0
+        self.weight = 0
 
     def put(self, item: Item) -> None:
         """One encoded batch."""
@@ -55,6 +56,7 @@ class Sums(Outlet):
                 label = columns.strings[text] if kind == Kind.KERNEL else kind.name.lower()
                 self.executions[label] += int(chosen.sum())
                 self.ns[label] += int(columns.duration_ns[chosen].sum())
+            self.weight += int(columns.weight[rows].sum())
         work = columns.kind == int(Kind.KERNEL)
         for stage in np.unique(columns.stage[work]).tolist():
             self.stages[columns.strings[stage]] += int((columns.stage[work] == stage).sum())
@@ -70,7 +72,7 @@ def main(path: Path) -> None:
     print("ready", flush=True)
     sys.stdin.read()
     server.stop(grace_s=10.0)
-    told = {name: getattr(sums, name) for name in ("executions", "ns", "kinds", "stages", "batches", "bytes")}
+    told = {name: getattr(sums, name) for name in ("executions", "ns", "kinds", "stages", "batches", "bytes", "weight")}
     agent = {
         "received": counts.value(catalogue.AGENT_SPANS_RECEIVED),
         "dropped": counts.value(catalogue.AGENT_SPANS_DROPPED),

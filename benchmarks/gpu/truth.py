@@ -50,7 +50,8 @@ def traced(words: Sequence[str], **more: str) -> tuple[dict[str, Any], subproces
         assert sink.stdin is not None
         assert sink.stdout is not None
         assert sink.stdout.readline() == "ready\n"
-        done = untraced(words, **environment(find_collector(), socket, {}), **more)
+        everything = {"SPANLITE_BUDGET": "full", **environment(find_collector(), socket, {}), **more}
+        done = untraced(words, **everything)
         sink.stdin.close()
         told = json.loads(sink.stdout.readline())
         assert sink.wait(60) == 0

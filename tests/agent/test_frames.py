@@ -58,6 +58,9 @@ def test_a_frame_has_the_bytes_that_the_docs_state() -> None:
         ("CLOCK", 5),
         ("STATS", 6),
         ("BYE", 7),
+        ("OBSERVATIONS", 8),
+        ("WINDOWS", 9),
+        ("KERNEL_SOURCE", 10),
     ]
 
 
@@ -72,7 +75,7 @@ def test_frame_numbers_begin_again_after_32_bits() -> None:
         ({"magic": b"GET "}, "magic"),
         ({"version": 2}, "version"),
         ({"type": 0}, "type"),
-        ({"type": 8}, "type"),
+        ({"type": 11}, "type"),
         ({"length": MOST_BYTES + 1}, "length"),
         ({"length": 2**32 - 1}, "length"),
     ],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spanlite.agent.layouts import KIND_LIMIT, Kind, layout_for
+from spanlite.agent.layouts import KIND_LIMIT, NO_CUPTI, Kind, layout_for
 from spanlite.contract.errors import LayoutError
 
 _INCLUDE = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13" / "include"
@@ -106,7 +106,7 @@ def test_unlisted_update_of_a_known_release_has_its_layout() -> None:
     assert layout_for(130007).dtypes == layout_for(130001).dtypes
 
 
-@pytest.mark.parametrize("version", [0, -1, 18, 25, 29, 129999, 130600, 140000])
+@pytest.mark.parametrize("version", [1, -1, 18, 25, 29, 129999, 130600, 140000])
 def test_unknown_version_is_refused_by_name(version: int) -> None:
     """An unknown version is named together with those that are known."""
     with pytest.raises(LayoutError, match=rf"version {version} is unknown; known are 24, .*130000 to 130599"):
@@ -192,3 +192,9 @@ def _c_name(name: str) -> str:
     first, *rest = name.strip("_").split("_")
     camel = first + "".join(word[:1].upper() + word[1:] for word in rest)
     return {"channelId": "channelID", "localMemoryTotalV2": "localMemoryTotal_v2"}.get(camel, camel)
+
+
+def test_a_client_without_cupti_has_a_layout_without_records() -> None:
+    """Version 0 is allowed, so that it may connect; whatever bytes it sends are of an unknown kind."""
+    layout = layout_for(NO_CUPTI)
+    assert (layout.version, dict(layout.sizes), int(layout.words.sum())) == (0, {}, 0)

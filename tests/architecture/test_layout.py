@@ -130,7 +130,7 @@ def test_each_import_rule_can_fail(tmp_path: Path) -> None:
         shutil.copytree(ROOT / root, tmp_path / root, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for file, line in {
-        "pipeline/spanlite/pipeline/__init__.py": "import spanlite.agent\nimport cupti\n",
+        "pipeline/spanlite/pipeline/__init__.py": "import spanlite.agent\nimport cupti\nimport pynvml\n",
         "exporters/spanlite/exporters/__init__.py": "import spanlite.v1.span_pb2\n",
         "agent/spanlite/agent/__init__.py": "import prometheus_client\n",
         "replay/spanlite/replay/__init__.py": "def later() -> None:\n    import confluent_kafka\n",

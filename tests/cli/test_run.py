@@ -52,10 +52,19 @@ def test_signals_reach_the_program(collector: Path) -> None:
 
 def test_flags_become_the_collector_s_variables(collector: Path) -> None:
     """Stages off, a duty cycle, words with dashes of the program's own; without --socket the collector's default."""
-    script = 'echo "$SPANLITE_STAGES|$SPANLITE_DUTY|${SPANLITE_SOCKET-unset}|$1"'
-    flags = ("--collector", collector, "--no-stages", "--duty", "20/200")
+    script = 'echo "$SPANLITE_STAGES|$SPANLITE_DUTY|$SPANLITE_BUDGET|${SPANLITE_SOCKET-unset}|$1"'
+    flags = ("--collector", collector, "--no-stages", "--duty", "20/200", "--budget", "0.5")
     out, _ = started(*flags, "--", "sh", "-c", script, "sh", "--duty").communicate(timeout=60)
-    assert out == "0|20/200|unset|--duty\n"
+    assert out == "0|20/200|0.5|unset|--duty\n"
+
+
+def test_no_children_names_the_program_s_own_process(collector: Path) -> None:
+    """The number is that of the process which becomes the program; a nested run without the flag forgets it."""
+    script = 'echo "$$ $SPANLITE_PID"'
+    process = started("--collector", collector, "--no-children", "--", "sh", "-c", script)
+    assert process.communicate(timeout=60)[0] == f"{process.pid} {process.pid}\n"
+    again = started("--collector", collector, "--", "sh", "-c", 'echo "${SPANLITE_PID-unset}"', SPANLITE_PID="1")
+    assert again.communicate(timeout=60)[0] == "unset\n"
 
 
 def test_another_tool_for_ranges_goes_first(collector: Path) -> None:

@@ -137,3 +137,11 @@ def test_long_names_keep_both_ends() -> None:
     assert "#11111111" in text
     assert "#22222222" in text
     assert "at::native::" not in text
+
+
+def test_custom_metrics_are_no_kernels() -> None:
+    """Observations take no GPU time, so they are in neither table, and change no share."""
+    observed = [point("rope_ms", (10**6,), kind=kind) for kind in (Kind.TIMING, Kind.COUNTER, Kind.GAUGE)]
+    kernels = [point("gemm", (10,), stage="decode")]
+    assert kernel_rows([*observed, *kernels]) == kernel_rows(kernels)
+    assert stage_shares([*observed, *kernels]) == {"decode": 1.0}

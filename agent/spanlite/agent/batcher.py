@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from spanlite.agent.columns import compact
 from spanlite.contract.batch import Batch, ClockAnchor, Gpu
-from spanlite.contract.columns import SpanColumns
+from spanlite.contract.columns import SamplingMode, SpanColumns
 from spanlite.runtime.clock import Clock
 
 BATCH_ROWS = 65_536
@@ -29,6 +29,7 @@ class Batcher:
     gpus: tuple[Gpu, ...]
     clock: Clock
     anchor: ClockAnchor = field(default_factory=ClockAnchor)
+    sampling: SamplingMode = SamplingMode.FULL
     rows: int = BATCH_ROWS
     sequence: int = field(default=0)
     first_row: int = field(default=0)
@@ -47,6 +48,7 @@ class Batcher:
                 resource=self.resource,
                 gpus=self.gpus,
                 clock=self.anchor,
+                sampling=self.sampling,
             )
             self.sequence += 1
             self.first_row += len(part)

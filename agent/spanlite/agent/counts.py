@@ -10,6 +10,8 @@ from threading import Lock
 from spanlite.contract import catalogue
 
 _DROPPED = re.compile("dropped[.]([a-z][a-z_]{0,31})")
+_OBSERVATION = "observation_"
+"""How reasons begin that are of observations; those have counters of their own as well."""
 _COUNT = re.compile("[0-9]{1,18}")
 
 
@@ -43,6 +45,9 @@ class AgentCounts:
             if dropped and _COUNT.fullmatch(value) and int(value):
                 self.add(catalogue.AGENT_SPANS_RECEIVED, int(value))
                 self.add(catalogue.AGENT_SPANS_DROPPED, int(value), dropped[1])
+                if dropped[1].startswith(_OBSERVATION):
+                    self.add(catalogue.AGENT_OBSERVATIONS_RECEIVED, int(value))
+                    self.add(catalogue.AGENT_OBSERVATIONS_DROPPED, int(value), dropped[1].removeprefix(_OBSERVATION))
 
     def value(self, metric: catalogue.MetricSpec, label: str | None = None) -> int:
         """What a counter stands at; without a label the sum over its labels."""

@@ -9,9 +9,10 @@ Every frame is a 16-byte little-endian header and its payload:
     length   u32      bytes of payload
     sequence u32      0, 1, 2, … of this connection: a gap is a loss
 
-Payloads: HELLO, STATS and BYE are `key=value` lines in UTF-8, each ended by a line feed. NAMES is a run of (u64
-pointer, u32 length, bytes). BUFFER is one CUPTI activity buffer as it came. RANGES is a run of 32-byte boundary stamps
-(STAMP). CLOCK is one reading of both clocks (i64 CUPTI ns, i64 Unix ns, u32 uncertainty ns).
+Payloads: HELLO, STATS, BYE and KERNEL_SOURCE are `key=value` lines in UTF-8, each ended by a line feed. NAMES is a run
+of (u64 pointer, u32 length, bytes). BUFFER is one CUPTI activity buffer as it came. RANGES is a run of 32-byte boundary
+stamps (STAMP). CLOCK is one reading of both clocks (i64 CUPTI ns, i64 Unix ns, u32 uncertainty ns). OBSERVATIONS is a
+run of 32-byte records of custom metrics (OBSERVATION).
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ _CLOCK = struct.Struct("<qqI")
 STAMP = np.dtype([("thread", "<u8"), ("name", "<u8"), ("time_ns", "<i8"), ("correlation", "<u4"), ("delta", "<i4")])
 """A range boundary: thread, name pointer (0 at a pop), time, last correlation id before it, +1 push or -1 pop."""
 
+OBSERVATION = np.dtype([("name", "<u8"), ("time_ns", "<i8"), ("value", "<i8"), ("kind", "<u4"), ("device", "<u4")])
+"""An observation: its series' number, Unix time, value (of gauges a float64's bits), Kind, 0 or 1 + device id."""
+
 
 class Frame(IntEnum):
     """Type of a frame."""
@@ -54,6 +58,9 @@ class Frame(IntEnum):
     CLOCK = 5
     STATS = 6
     BYE = 7
+    OBSERVATIONS = 8
+    WINDOWS = 9
+    KERNEL_SOURCE = 10
 
 
 class Header(NamedTuple):

@@ -124,6 +124,11 @@ _SKIPPED: Mapping[int, tuple[tuple[int, int], ...]] = {
 }
 
 
+NO_CUPTI = 0
+"""The version that a client without CUPTI states: its layout knows no record, so none can be read."""
+_NOTHING = {int(kind): np.dtype([("kind", "<u4")]) for kind in _DECODED}
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The record layouts of one CUPTI version.
@@ -146,12 +151,14 @@ def layout_for(version: int, sizes: Mapping[int, int] | None = None) -> Layout:
     """The layout of a CUPTI version.
 
     Args:
-        version: as ``cuptiGetVersion`` gives it.
+        version: as ``cuptiGetVersion`` gives it, or NO_CUPTI.
         sizes: kind → bytes as seen by the writer. Known kinds must agree; unknown kinds are taken over from here.
 
     Raises:
         LayoutError: the version is unknown, or ``sizes`` contradict it.
     """
+    if version == NO_CUPTI:
+        return Layout(version, _NOTHING, {}, np.zeros(KIND_LIMIT + 1, np.int64))
     if version not in _VERSIONS_12 and not _FIRST_13 <= version <= _LAST_13:
         raise LayoutError(
             f"CUPTI version {version} is unknown; known are {KNOWN_VERSIONS}: "

@@ -1,7 +1,7 @@
 """Where the collector lies, the shared library that traced processes load, and the environment that makes them load it.
 
-It is C, in agent/native of the source tree: `make native` builds it. libcuda loads it into every process that calls
-cuInit with CUDA_INJECTION64_PATH naming it; see docs/collector.md.
+It is C, in agent/native of the source tree: an installation compiles it where it can, `make native` builds it anew.
+libcuda loads it into every process that calls cuInit with CUDA_INJECTION64_PATH naming it; see docs/collector.md.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from spanlite.contract.errors import UsageError
 
 LIBRARY = "libspanlite_collector.so"
 _CUDA, _NVTX, _NEXT = "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "SPANLITE_NVTX_NEXT"
-PLACES = (Path(__file__).parent, Path(__file__).parents[2] / "native" / "build")
-"""Beside this module, where a package has it, and in the source tree."""
+PLACES = (Path(__file__).parents[2] / "native" / "build", Path(__file__).parent)
+"""In the source tree, where `make native` has built it, and beside this module, where an installation has it."""
 
 
 def find_collector(named: Path | None = None, *, places: Iterable[Path] = PLACES) -> Path:

@@ -8,6 +8,8 @@ from functools import partial
 
 from spanlite.agent.counts import AgentCounts
 from spanlite.contract import catalogue
+from spanlite.contract.batch import Batch
+from spanlite.contract.codec import encode_batch
 from spanlite.transport.ports import Producer
 
 
@@ -25,6 +27,13 @@ class Item:
     value: bytes
     timestamp_ms: int
     spans: int
+
+
+def item_of(batch: Batch, topic: str) -> Item:
+    """A batch as it goes out: encoded, under the key of its host and GPUs."""
+    key = f"{batch.resource.get('host.name', '')}/{','.join(gpu.uuid for gpu in batch.gpus)}".encode()
+    timestamp_ms = int(batch.end_ns.max()) // 1_000_000 if len(batch.columns) else 0
+    return Item(topic, key, encode_batch(batch), timestamp_ms, len(batch.columns))
 
 
 class Outlet(ABC):

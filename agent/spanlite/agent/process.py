@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,18 +15,31 @@ from spanlite.agent.columns import RangeRows, in_start_order, with_ranges
 from spanlite.agent.counts import AgentCounts
 from spanlite.agent.frames import STAMP, Frame, Header, unpack_clock, unpack_names, unpack_stamps, unpack_text
 from spanlite.agent.frames import Clock as ClockReading
-from spanlite.agent.hello import read_hello
+from spanlite.agent.hello import Hello, read_hello
+from spanlite.agent.kernelsource import SourceTable
 from spanlite.agent.launches import Launches, Strings, config_table, node_table, place_table
-from spanlite.agent.layouts import Layout, layout_for
+from spanlite.agent.layouts import NO_CUPTI, Layout, layout_for
+from spanlite.agent.observations import Observations, unpack_observations
 from spanlite.agent.ranges import UNKNOWN
+from spanlite.agent.sources import ProcessSources
 from spanlite.agent.traceids import TraceIds
 from spanlite.agent.traces import stream_keys
 from spanlite.agent.tracker import Step, Tracker
 from spanlite.agent.validate import validate
+from spanlite.agent.windows import Windows, unpack_windows
 from spanlite.agent.work import launches_of, name_of
 from spanlite.contract import catalogue
 from spanlite.contract.batch import Batch, ClockAnchor
-from spanlite.contract.columns import UNKNOWN_STAGE, Int32, Int64, SpanColumns, Table, UInt64, make_columns
+from spanlite.contract.columns import (
+    UNKNOWN_STAGE,
+    Int32,
+    Int64,
+    SamplingMode,
+    SpanColumns,
+    Table,
+    UInt64,
+    make_columns,
+)
 from spanlite.contract.errors import FrameError
 from spanlite.contract.names import clean_text
 from spanlite.runtime.clock import Clock
@@ -42,13 +55,24 @@ class TracedProcess:
     that decides its stage may still come.
     """
 
-    def __init__(self, layout: Layout, batcher: Batcher, clock: Clock, counts: AgentCounts) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        batcher: Batcher,
+        clock: Clock,
+        counts: AgentCounts,
+        *,
+        sources: ProcessSources | None = None,
+    ) -> None:
         self._layout = layout
         self._batcher = batcher
         self._clock = clock
         self._counts = counts
         self._names: dict[int, str] = {}
+        self._sources = sources or ProcessSources(SourceTable(), 0)
         self._tracker = Tracker()
+        self._windows = Windows(batcher.session)
+        self._observations = Observations(batcher.gpus, counts)
         self._held: Launches | None = None
         self._trace_ids = TraceIds(batcher.session)
         self._stamps: list[Table] = []
@@ -58,11 +82,23 @@ class TracedProcess:
         self._next_frame = 1
 
     @classmethod
-    def from_hello(cls, header: Header, payload: bytes, pid: int, clock: Clock, counts: AgentCounts) -> TracedProcess:
+    def from_hello(
+        cls,
+        header: Header,
+        payload: bytes,
+        pid: int,
+        clock: Clock,
+        counts: AgentCounts,
+        *,
+        identify: Callable[[Hello], Hello] = lambda said: said,
+        sources: ProcessSources | None = None,
+    ) -> TracedProcess:
         """A process by its first frame.
 
         Args:
             pid: as the kernel says it; inside a container a process knows another number.
+            identify: puts what others know of the process in the place of what it says.
+            sources: where just-in-time kernels come from, as this or another connection of the process said.
 
         Raises:
             FrameError: the first frame is no HELLO, or lacks a value.
@@ -70,7 +106,7 @@ class TracedProcess:
         """
         if header.type != Frame.HELLO:
             raise FrameError("hello", f"the first frame is {header.type.name}, not HELLO")
-        said = read_hello(payload)
+        said = identify(read_hello(payload))
         resource = {
             "cupti.version": str(said.cupti_version),
             "host.name": os.uname().nodename,
@@ -79,7 +115,7 @@ class TracedProcess:
         }
         producer = said.session.to_bytes(8, "big") + said.cupti_version.to_bytes(8, "big")
         batcher = Batcher(producer, said.session, resource, said.gpus, clock)
-        return cls(layout_for(said.cupti_version, said.sizes), batcher, clock, counts)
+        return cls(layout_for(said.cupti_version, said.sizes), batcher, clock, counts, sources=sources)
 
     def take(self, header: Header, payload: bytes) -> Iterator[Batch]:
         """Batches that a frame completes.
@@ -88,21 +124,39 @@ class TracedProcess:
             FrameError, LayoutError: what is wrong with it.
         """
         self._count_lost_frames(header)
-        if header.type == Frame.NAMES:
-            self._names.update(unpack_names(payload))
-        elif header.type == Frame.CLOCK:
-            self._set_clock(unpack_clock(payload))
-        elif header.type == Frame.RANGES:
+        self._check_type(header)
+        if header.type == Frame.RANGES:
             self._stamps.append(unpack_stamps(payload))
             self._stamped = True
             if sum(map(len, self._stamps)) > _MOST_STAMPS:  # a program may mark ranges and never use the GPU
                 yield from self._without_records(last=False)
         elif header.type == Frame.BUFFER:
             yield from self._buffer(payload)
-        elif header.type == Frame.STATS:
+        elif header.type == Frame.WINDOWS:
+            self._windows.add(unpack_windows(payload))
+            self._batcher.sampling = SamplingMode.DUTY_CYCLE
+        elif header.type == Frame.OBSERVATIONS:
+            for observed in self._observations.take(unpack_observations(payload), self._names, self._clock.unix_ns()):
+                yield from self._batcher.cut(in_start_order(observed))
+        else:
+            self._learn(header.type, payload)
+
+    def _learn(self, kind: Frame, payload: bytes) -> None:
+        """Frames of which no batch comes at once."""
+        if kind == Frame.NAMES:
+            self._names.update(unpack_names(payload))
+        elif kind == Frame.CLOCK:
+            self._set_clock(unpack_clock(payload))
+        elif kind == Frame.KERNEL_SOURCE:
+            self._sources.take(payload)
+        elif kind == Frame.STATS:
             self._counts.add_told(unpack_text(payload))
-        elif header.type == Frame.HELLO:
+
+    def _check_type(self, header: Header) -> None:
+        if header.type == Frame.HELLO:
             raise FrameError("hello", "a second HELLO on one connection")
+        if self._layout.version == NO_CUPTI and header.type in (Frame.BUFFER, Frame.RANGES, Frame.WINDOWS):
+            raise FrameError("no_cupti", f"{header.type.name} of a client that said it has no CUPTI")
 
     def finish(self) -> Iterator[Batch]:
         """What was held back, as far as it can be told now."""
@@ -148,7 +202,9 @@ class TracedProcess:
         strings = Strings()
         gpus = self._batcher.gpus
         attribution = step.attribution
-        configs, config = config_table(launches, name_of(self._names), {gpu.index: gpu for gpu in gpus}, strings)
+        configs, config = config_table(
+            launches, name_of(self._names, self._sources.lasting), {gpu.index: gpu for gpu in gpus}, strings
+        )
         places, place = place_table(launches, {gpu.index: at + 1 for at, gpu in enumerate(gpus)})
         nodes, node = node_table(launches)
         stage = self._stage_texts(attribution.stage[ready], step, strings)
@@ -168,6 +224,7 @@ class TracedProcess:
             parent=attribution.range_number[ready],
             correlation=launches.correlation,
             bytes=launches.bytes,
+            weight=self._windows.weights(launches.correlation),
         )
         return with_ranges(columns, ranges, range_stage)
 

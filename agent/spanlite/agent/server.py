@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import socket
-import stat
-import struct
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from functools import partial
+from itertools import count
 from pathlib import Path
 
+from spanlite.agent.access import Access
+from spanlite.agent.admission import Admission
+from spanlite.agent.connected import SAMPLING, STATE, Connected, Samples
 from spanlite.agent.counts import AgentCounts
-from spanlite.agent.frames import DONE, HEADER, Frame, Header, unpack_header
-from spanlite.agent.outlet import Direct, Item, Outlet
+from spanlite.agent.framememory import FrameMemory
+from spanlite.agent.frames import DONE, Frame
+from spanlite.agent.hello import Hello
+from spanlite.agent.identity.identifier import Identifier
+from spanlite.agent.identity.peer import Credentials, Hold, credentials
+from spanlite.agent.incoming import PeerQuota, frames
+from spanlite.agent.kernelsource import SourceTable
+from spanlite.agent.layouts import NO_CUPTI, layout_for
+from spanlite.agent.listening import inode_of, listen
+from spanlite.agent.outlet import Direct, Item, Outlet, item_of
 from spanlite.agent.process import TracedProcess
+from spanlite.agent.quota import Quotas
+from spanlite.agent.sources import ProcessSources
+from spanlite.agent.speakers import BUDGET, Speakers
+from spanlite.agent.tracing import Note, NoTracing, Tracing
+from spanlite.agent.turns import Turns
+from spanlite.contract import catalogue
 from spanlite.contract.batch import Batch
-from spanlite.contract.codec import encode_batch
-from spanlite.contract.errors import FrameError, LayoutError, UsageError
+from spanlite.contract.errors import FrameError, LayoutError
 from spanlite.runtime.clock import Clock
 from spanlite.transport.ports import Producer
 from spanlite.transport.topics import SPANS
@@ -27,7 +41,7 @@ from spanlite.transport.topics import SPANS
 log = logging.getLogger(__name__)
 
 SPANS_TOPIC = SPANS.name
-_PEER = struct.Struct("3i")
+_MOST_FAILURES = 100
 
 
 class AgentServer:
@@ -38,6 +52,11 @@ class AgentServer:
     Args:
         producer: where batches go: an outlet, or a producer, to which they go straight.
         topic: and under which name.
+        quotas: what a peer may do, and what all of them together may take.
+        identifier: who they are; without it they are who they say.
+        access: who may connect.
+        tracing: where a span for each connection goes.
+        look: is shown each batch before it is encoded; it must be quick.
     """
 
     def __init__(
@@ -48,6 +67,11 @@ class AgentServer:
         counts: AgentCounts,
         *,
         topic: str = SPANS_TOPIC,
+        quotas: Quotas | None = None,
+        identifier: Identifier | None = None,
+        access: Access | None = None,
+        tracing: Tracing | None = None,
+        look: Callable[[Batch], None] | None = None,
     ) -> None:
         self._path = path
         self._topic = topic
@@ -55,12 +79,25 @@ class AgentServer:
         self._clock = clock
         self._counts = counts
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._working = threading.Lock()
+        self._quotas = quotas or Quotas()
+        self._identifier = identifier
+        self._access = access or Access()
+        self._tracing = tracing or NoTracing()
+        self._look = look
+        self._admission = Admission(self._quotas, clock)
+        self.memory = FrameMemory(self._quotas.memory_bytes, clock)
+        self._speakers = Speakers()
+        self.connected = Connected(counts, self._speakers)
+        self.turns = Turns()
+        self._numbers = count()
+        self._sources = SourceTable()
+        self._stopping = False
+        self._inode: int | None = None
         self._threads: list[threading.Thread] = []
         self._peers: set[socket.socket] = set()
         self._accepting: threading.Thread | None = None
         self.failures: list[Exception] = []
-        """What ended a peer's thread early; a caller that feeds files looks here."""
+        """What ended a peer's thread early, the last hundred; a caller that feeds files looks here."""
 
     def start(self) -> None:
         """Binds the socket and begins to accept; a socket that an agent left behind is swept.
@@ -68,15 +105,7 @@ class AgentServer:
         Raises:
             UsageError: the path is taken or too long for a unix socket.
         """
-        try:
-            with _alone_in(self._path.parent):
-                _sweep(self._path)
-                self._listener.bind(str(self._path))
-                self._path.chmod(0o600)
-                self._listener.listen()
-        except OSError as error:
-            self._listener.close()
-            raise UsageError(f"cannot listen on {self._path}: {error}; choose another socket path") from error
+        self._inode = listen(self._listener, self._path, self._access)
         self._accepting = threading.Thread(target=self._accept, name="spanlite-accept", daemon=True)
         self._accepting.start()
 
@@ -85,6 +114,7 @@ class AgentServer:
 
         A peer that is still there after `grace_s` is hung up on; what it has sent until then is worked off.
         """
+        self._stopping = True
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         if self._accepting:
@@ -95,7 +125,24 @@ class AgentServer:
         for thread in self._threads:
             thread.join()
         impatience.cancel()
-        self._path.unlink(missing_ok=True)
+        if inode_of(self._path) == self._inode:
+            self._path.unlink(missing_ok=True)
+
+    def problem(self) -> str:
+        """Why traced processes cannot connect, in one sentence, or nothing."""
+        if self._stopping or self._accepting is None or not self._accepting.is_alive():
+            return "the agent does not listen"
+        found = inode_of(self._path)
+        if found is None:
+            return f"{self._path} is gone; restart the agent"
+        return "" if found == self._inode else f"another file stands at {self._path}; restart the agent"
+
+    def gauges(self) -> Samples:
+        """What the connected collectors told of themselves, and the memory that their frames take."""
+        return {
+            **self.connected.gauges(),
+            catalogue.AGENT_FRAME_MEMORY.name: [({}, float(self.memory.held_bytes))],
+        }
 
     def _hang_up(self) -> None:
         for peer in list(self._peers):
@@ -106,44 +153,95 @@ class AgentServer:
         while True:
             try:
                 peer, _ = self._listener.accept()
-            except OSError:  # the listener was closed by stop()
-                return
+            except OSError as error:
+                if self._stopping:
+                    return
+                log.warning("a connection cannot be accepted: %s", error)  # no descriptors left: they will come back
+                self._clock.sleep_s(0.1)
+                continue
+            who = credentials(peer)
+            reason = self._admission.admit(who.uid)
+            if reason:
+                self._counts.add(catalogue.AGENT_CONNECTIONS_REFUSED, 1, reason)
+                log.info("process %d of user %d is hung up on: %s", who.pid, who.uid, reason)
+                peer.close()
+                continue
             self._peers.add(peer)
-            thread = threading.Thread(target=self._serve, args=(peer,), name="spanlite-peer", daemon=True)
-            self._threads = [*(one for one in self._threads if one.is_alive()), thread]
-            thread.start()
+            thread = threading.Thread(target=self._serve, args=(peer, who), name="spanlite-peer", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # no more threads: this process is refused, those connected go on
+                self._counts.add(catalogue.AGENT_CONNECTIONS_REFUSED, 1, "threads")
+                log.warning("process %d of user %d is hung up on: %s", who.pid, who.uid, error)
+                self._admission.leave(who.uid)
+                self._peers.discard(peer)
+                peer.close()
+            else:
+                self._threads = [*(one for one in self._threads if one.is_alive()), thread]
 
-    def _serve(self, peer: socket.socket) -> None:
+    def _serve(self, peer: socket.socket, who: Credentials) -> None:
+        key = next(self._numbers)
+        attributes = {"process.pid": who.pid, "process.user.id": who.uid}
         try:
-            self._read(peer)
+            with self._tracing.span("connection", attributes) as note, peer, Hold(peer, who.pid) as hold:
+                self._read(peer, who, hold, key, note)
         finally:
+            self.connected.leave(key)
+            self._speakers.leave(key)
+            self._admission.leave(who.uid)
             self._peers.discard(peer)
 
-    def _read(self, peer: socket.socket) -> None:
-        pid, _uid, _gid = _PEER.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    def _read(self, peer: socket.socket, who: Credentials, hold: Hold, key: int, note: Note) -> None:
         process: TracedProcess | None = None
+        sources = ProcessSources(self._sources, who.pid)
+        quota: PeerQuota | None = None
         said_goodbye = False
-        with peer:
-            try:
-                for header, payload in _frames(peer):
-                    if process is None:
-                        process = TracedProcess.from_hello(header, payload, pid, self._clock, self._counts)
-                    else:
-                        self._send(process.take(header, payload))
+
+        def identify(said: Hello) -> Hello:
+            nonlocal quota
+            quota = PeerQuota(self._quotas, layout_for(said.cupti_version, said.sizes), self._clock, self._counts)
+            return self._greet(said, peer, who, hold, key)
+
+        peer.settimeout(self._quotas.hello_s)
+        try:
+            with closing(frames(peer, self.memory)) as arriving:
+                for header, payload in arriving:
+                    if process is None or quota is None:
+                        process = TracedProcess.from_hello(
+                            header, payload, who.pid, self._clock, self._counts, identify=identify, sources=sources
+                        )
+                        peer.settimeout(None)
+                        continue
+                    self._send(process.take(*quota.pass_on(header, payload)))
+                    self.connected.saw(key, header, payload)
                     if header.type == Frame.BYE:
                         said_goodbye = True
                         break
-            except (FrameError, LayoutError, OSError) as error:
-                log.warning("process %d: %s; its connection is closed", pid, error)
-                self.failures.append(error)
-            except Exception as error:  # a fault of ours: no caller may take the peer's silence for success
-                self.failures.append(error)
-                raise
-            if process is not None:
-                self._send(process.finish())
-            if said_goodbye:
-                with suppress(OSError):  # it does not wait for the answer
-                    peer.sendall(DONE)
+        except (FrameError, LayoutError, OSError) as error:
+            log.warning("process %d: %s; its connection is closed", who.pid, error)
+            self._failed(error, note)
+        except Exception as error:  # a fault of ours: no caller may take the peer's silence for success
+            self._failed(error, note)
+            raise
+        if process is not None:
+            self._send(process.finish())
+        if said_goodbye:
+            with suppress(OSError):  # it does not wait for the answer
+                peer.sendall(DONE)
+
+    def _greet(self, said: Hello, peer: socket.socket, who: Credentials, hold: Hold, key: int) -> Hello:
+        """Enters a collector; what is known of it besides what it says."""
+        if said.cupti_version != NO_CUPTI:
+            self.connected.enter(key, said.resource.get(STATE), said.resource.get(SAMPLING))
+        known = said if self._identifier is None else self._identifier.identify(said, who, hold)
+        if BUDGET in said.resource:
+            self._speakers.join(key, known.resource, partial(_tell, peer))
+        return known
+
+    def _failed(self, error: Exception, note: Note) -> None:
+        note("error.type", type(error).__name__)
+        self.failures.append(error)
+        del self.failures[:-_MOST_FAILURES]
 
     def _send(self, batches: Iterator[Batch]) -> None:
         """Passes on a frame's batches.
@@ -153,54 +251,18 @@ class AgentServer:
         """
         items: list[Item] = []
         try:
-            with self._working:
+            with self.turns.turn():
                 items.extend(self._item(batch) for batch in batches)
         finally:  # what came of a frame before its fault
             for item in items:
                 self._outlet.put(item)
 
     def _item(self, batch: Batch) -> Item:
-        columns = batch.columns
-        key = f"{batch.resource.get('host.name', '')}/{','.join(gpu.uuid for gpu in batch.gpus)}".encode()
-        timestamp_ms = int(batch.end_ns.max()) // 1_000_000 if len(columns) else 0
-        return Item(self._topic, key, encode_batch(batch), timestamp_ms, len(columns))
+        if self._look is not None:
+            self._look(batch)
+        return item_of(batch, self._topic)
 
 
-@contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Two agents that start at once must not sweep each other's socket: they take turns, by a lock on its folder."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
-
-
-def _sweep(path: Path) -> None:
-    """Removes a socket on which nobody listens; any other file is left, and binding then fails."""
-    try:
-        if not stat.S_ISSOCK(path.lstat().st_mode):
-            return
-    except FileNotFoundError:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
-        try:
-            peer.connect(str(path))
-        except ConnectionRefusedError:
-            path.unlink(missing_ok=True)
-            log.info("%s was left behind by an agent that is gone; it is taken over", path)
-        else:
-            raise OSError("an agent listens there already")
-
-
-def _frames(peer: socket.socket) -> Iterator[tuple[Header, bytes]]:
-    with peer.makefile("rb") as stream:
-        while head := stream.read(HEADER.size):
-            if len(head) < HEADER.size:
-                raise FrameError("truncated", f"the stream ends inside a header of {HEADER.size} bytes")
-            header = unpack_header(head)
-            payload = stream.read(header.length)
-            if len(payload) < header.length:
-                raise FrameError("truncated", f"the stream ends {header.length - len(payload)} bytes inside a frame")
-            yield header, payload
+def _tell(peer: socket.socket, word: bytes) -> None:
+    with suppress(OSError):  # it is gone, or takes nothing in: then it has heard nothing, and asks for nothing
+        peer.send(word, socket.MSG_DONTWAIT)

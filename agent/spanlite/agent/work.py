@@ -60,13 +60,18 @@ def launches_of(activity: Activity, *, now_ns: int | None) -> tuple[Launches, di
     return launches, rejected
 
 
-def name_of(names: Mapping[int, str]) -> Callable[[int, int], str]:
-    """The full name of a launch by its kind and its name column: a pointer for kernels, else nothing."""
+def name_of(names: Mapping[int, str], lasting: Callable[[str], str] = lambda name: name) -> Callable[[int, int], str]:
+    """The full name of a launch by its kind and its name column: a pointer for kernels, else nothing.
+
+    Args:
+        names: by pointer.
+        lasting: gives the name that a just-in-time kernel keeps when it is compiled anew; see kernelsource.SourceTable.
+    """
 
     def full_name(kind: int, pointer: int) -> str:
         if kind == Kind.MEMCPY:
             return f"memcpy_{COPY_KINDS.get(pointer, 'unknown')}"
-        return "memset" if kind == Kind.MEMSET else names.get(pointer, "unnamed")
+        return "memset" if kind == Kind.MEMSET else lasting(names.get(pointer, "unnamed"))
 
     return full_name
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from spanlite.contract.columns import Int32, Int64, Kind, Limiter
+from spanlite.contract.columns import OBSERVATIONS, Int32, Int64, Kind, Limiter
 from spanlite.contract.histogram import quantile_ns
 from spanlite.contract.points import Point, merge_buckets
 
@@ -37,7 +37,7 @@ class KernelRow:
 def kernel_rows(points: Iterable[Point]) -> list[KernelRow]:
     """Kernels by GPU time, from cumulative points."""
     grouped: dict[tuple[int, str], list[Point]] = defaultdict(list)
-    for point in points:
+    for point in _work(points):
         grouped[point.series.kind, point.series.kernel].append(point)
     total = sum(point.sum_ns for group in grouped.values() for point in group) or 1
     rows = [_kernel_row(key, group, total) for key, group in grouped.items()]
@@ -47,7 +47,7 @@ def kernel_rows(points: Iterable[Point]) -> list[KernelRow]:
 def stage_shares(points: Iterable[Point]) -> dict[str, float]:
     """Share of GPU time by stage; spans outside all ranges are `(none)`."""
     time_ns: dict[str, int] = defaultdict(int)
-    for point in points:
+    for point in _work(points):
         time_ns[point.series.stage or "(none)"] += point.sum_ns
     total = sum(time_ns.values()) or 1
     return {stage: ns / total for stage, ns in sorted(time_ns.items(), key=lambda item: -item[1])}
@@ -96,6 +96,11 @@ def summary_json(points: Iterable[Point]) -> dict[str, Any]:
         for row in kernel_rows(points)
     ]
     return {"kernels": kernels, "stages": shares}
+
+
+def _work(points: Iterable[Point]) -> Iterator[Point]:
+    """The points of GPU work; custom metrics take no GPU time."""
+    return (point for point in points if point.series.kind not in OBSERVATIONS)
 
 
 def _kernel_row(key: tuple[int, str], group: list[Point], total: int) -> KernelRow:

@@ -25,7 +25,7 @@ PREFIX = "SPANLITE_"
 CONFIG = "SPANLITE_CONFIG"
 COLLECTOR = (
     *("DISABLE", "SOCKET", "CUPTI", "STAGES", "NVTX_NEXT", "DUTY", "GIVE_WAY", "RESUME_MS"),
-    *("BUFFER_KIB", "POOL_KIB", "FLUSH_MS", "HUNG_MS"),
+    *("BUFFER_KIB", "POOL_KIB", "FLUSH_MS", "HUNG_MS", "PID", "BUDGET", "SETTLE_MS"),
 )
 """Variables of the collector (docs/collector.md); programs that it traces may be commands of ours."""
 OTHERS = {CONFIG, "SPANLITE_RECORDINGS", *(PREFIX + name for name in COLLECTOR)}
@@ -64,6 +64,15 @@ def defaults(
 def inherited(environment: Mapping[str, str] = os.environ) -> dict[str, str]:  # noqa: TID251  # the place that reads it
     """All variables, for a program that is started in our place."""
     return dict(environment)
+
+
+def export(values: Mapping[str, str | None]) -> None:
+    """Changes this process's variables, for libraries that it loads and programs that it starts; None removes one."""
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)  # noqa: TID251  # the place that reads it
+        else:
+            os.environ[name] = value  # noqa: TID251  # likewise
 
 
 def _from_file(command: str, flags: Mapping[str, bool], path: Path) -> dict[str, Any]:

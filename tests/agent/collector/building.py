@@ -1,9 +1,13 @@
-"""Builds the collector, the imitations of libcupti and libcuda, and the program that plays a traced process."""
+"""Builds the collector, the imitations of libcupti and libcuda, and the program that plays a traced process.
+
+Two programs: in C, traced by the native collector, and in Python, traced by the twin.
+"""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,10 +25,12 @@ class Built:
 
     Attributes:
         sanitizer: thread, address or nothing; of the collector and the driver.
+        twin: the program is the one in Python.
     """
 
     folder: Path
     sanitizer: str = ""
+    twin: bool = False
 
     @property
     def collector(self) -> Path:
@@ -39,8 +45,14 @@ class Built:
         return self.folder / "libcuda.so.1"
 
     @property
-    def driver(self) -> Path:
-        return self.folder / "driver"
+    def driver(self) -> list[str | Path]:
+        """The words that start the program."""
+        return [sys.executable, HERE / "driver.py"] if self.twin else [self.folder / "driver"]
+
+    @property
+    def executable(self) -> str:
+        """The program's name, as it tells it."""
+        return Path(sys.executable).resolve().name if self.twin else "driver"
 
     @property
     def arena(self) -> int:
@@ -62,7 +74,7 @@ def build(folder: Path, sanitizer: str = "") -> Built:
     built = Built(folder / sanitizer, sanitizer)
     library(HERE / "mock_cupti.c", built.cupti)
     library(HERE / "mock_cuda.c", built.cuda)
-    _gcc(*sanitize, HERE / "driver.c", "-o", built.driver, "-ldl", "-lpthread")
+    _gcc(*sanitize, HERE / "driver.c", "-o", *built.driver, "-ldl", "-lpthread")
     return built
 
 

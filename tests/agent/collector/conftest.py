@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,15 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def built(workshop: Path) -> Built:
+def native_built(workshop: Path) -> Built:
+    """For what the native collector alone does: NVTX, other clients' entries, sanitizers, the library itself."""
     return build(workshop)
+
+
+@pytest.fixture(scope="session", params=["native", "python"])
+def built(native_built: Built, request: pytest.FixtureRequest) -> Built:
+    """Each collector in turn: what is tested with it holds for both."""
+    return replace(native_built, twin=request.param == "python")
 
 
 @pytest.fixture

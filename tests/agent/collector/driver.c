@@ -10,6 +10,8 @@
  *     context, launch            the latter answers with the correlation id
  *     fire FILE [TIMES]          answers with the bytes taken
  *     threads N FILE TIMES       several at once
+ *     load FILE RATE MS SPANS    so many launches a second of SPANS kernels each, the file's first record; in the end
+ *                                the launches and the kernels that ran, recorded or not
  *     flush                      as the program's own cuptiActivityFlushAll
  *     hold N, release
  *     push TEXT, pop, pushex TEXT, pushreg TEXT, pushdomain TEXT, popdomain
@@ -123,6 +125,37 @@ static size_t fire_file(int threads, const char *path, int times) {
   }
   free(bytes);
   return taken;
+}
+
+/* A kernel record of CUPTI 13.4 and later. */
+enum { KERNEL_BYTES = 248, START_AT = 16, END_AT = 24, CORRELATION_AT = 92 };
+
+static uint64_t clock_now(clockid_t clock) {
+  struct timespec now;
+  clock_gettime(clock, &now);
+  return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void load(const char *path, long rate, long ms, int spans) {
+  size_t length;
+  uint8_t *record = read_file(path, &length);
+  uint32_t (*launch)(void) = (uint32_t (*)(void))mocked("mock_launch");
+  size_t (*mock_fire)(const uint8_t *, size_t) = (size_t (*)(const uint8_t *, size_t))mocked("mock_fire");
+  uint64_t begun = clock_now(CLOCK_MONOTONIC), passed;
+  long launches = 0;
+  while ((passed = clock_now(CLOCK_MONOTONIC) - begun) < (uint64_t)ms * 1000000) {
+    for (; launches < (long)((double)passed * 1e-9 * (double)rate); launches++) {
+      uint32_t id = launch();
+      uint64_t start = clock_now(CLOCK_REALTIME), end = start + 1000;
+      memcpy(record + START_AT, &start, sizeof start);
+      memcpy(record + END_AT, &end, sizeof end);
+      memcpy(record + CORRELATION_AT, &id, sizeof id);
+      for (int at = 0; at < spans; at++) mock_fire(record, KERNEL_BYTES);
+    }
+    usleep(200);
+  }
+  printf("%ld %ld\n", launches, launches * spans);
+  free(record);
 }
 
 /* ----------------------------------------------------------------------------------------------- NVTX's tables */
@@ -249,13 +282,13 @@ static void in_child(int execute, const char *path) {
 /* --------------------------------------------------------------------------------------------------- commands */
 
 static void act(char *line) {
-  char *words[4] = {"", "", "", ""};
+  char *words[5] = {"", "", "", "", ""};
   char *rest = strchr(line, ' ');
   rest = rest ? rest + 1 : line + strlen(line);
   char whole[4096];
   snprintf(whole, sizeof whole, "%s", rest);
   int count = 0;
-  for (char *word = strtok(line, " "); word && count < 4; word = strtok(NULL, " ")) words[count++] = word;
+  for (char *word = strtok(line, " "); word && count < 5; word = strtok(NULL, " ")) words[count++] = word;
 #define IS(text) (strcmp(words[0], text) == 0)
   if (IS("preload")) {
     if (!dlopen(words[1], RTLD_LAZY | RTLD_LOCAL)) fail(words[1]);
@@ -290,6 +323,8 @@ static void act(char *line) {
     printf("%zu\n", fire_file(1, words[1], *words[2] ? atoi(words[2]) : 1));
   } else if (IS("threads")) {
     printf("%zu\n", fire_file(atoi(words[1]), words[2], atoi(words[3])));
+  } else if (IS("load")) {
+    load(words[1], atol(words[2]), atol(words[3]), atoi(words[4]));
   } else if (IS("flush")) {
     printf("%d\n", ((int (*)(uint32_t))mocked("cuptiActivityFlushAll"))(0));
   } else if (IS("hold")) {

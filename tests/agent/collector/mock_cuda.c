@@ -12,6 +12,14 @@ int cuCtxGetCurrent(void **context) {
   return mock_cuda_result;
 }
 
+_Atomic int mock_cuda_active; /* the second device has a primary context */
+
+int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) {
+  *flags = 0;
+  *active = device == 1 && mock_cuda_active;
+  return mock_cuda_result;
+}
+
 int cuDeviceGetCount(int *count) {
   *count = 2;
   return mock_cuda_result;

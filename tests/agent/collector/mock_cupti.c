@@ -40,6 +40,10 @@ static struct {
     {"requests", 0},     {"lost", 0},         {"flush_ms", 0},     {"callbacks", 0},
     {"buffer_bytes", 0}, /* of the last one */
     {"callback_ns", 0}, /* processor time in the client's bufferCompleted */
+    {"counts_always", 0}, /* calls are numbered although nobody ever listened */
+    {"clocks", 0},      /* registered timestamp callbacks */
+    {"withhold", 0},    /* flushes that give nothing back, as while a kernel runs that a buffer has a record of */
+    {"nested", 0},      /* the next question for drops lets another thread complete a buffer meanwhile */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -50,7 +54,7 @@ static void *subscriber_data;
 static bool context_callback, driver_callback;
 static requested on_request;
 static completed on_complete;
-static _Atomic bool kernels_on;
+static _Atomic bool kernels_on, ever_on;
 static _Atomic uint32_t correlation = 100;
 static pid_t home;
 
@@ -188,10 +192,15 @@ struct call {
 };
 
 void mock_context(void) {
+  void *cuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  int *active = cuda ? dlsym(cuda, "mock_cuda_active") : NULL;
+  if (active) *active = 1;
   if (subscriber && context_callback) subscriber(subscriber_data, 3, 1, NULL);
 }
 
 static uint32_t driver_call(uint32_t cbid) {
+  /* Before kinds were on once, only calls that have a callback are numbered. */
+  if (cbid != 304 && !ever_on && !mock_get("counts_always")) return correlation;
   uint32_t id = ++correlation;
   struct call call = {.site = 0, .function = "cuCtxGetCurrent", .correlation = id};
   if (cbid == 304 && subscriber && driver_callback) {
@@ -227,6 +236,7 @@ int cuptiGetTimestamp(uint64_t *timestamp) {
 
 int cuptiActivityRegisterTimestampCallback(uint64_t (*clock)(void)) {
   called();
+  ++*value("clocks");
   current_clock = clock;
   mock_set("clock_off_s", labs((long)(clock() / 1000000000) - (long)(unix_clock() / 1000000000)));
   return 0;
@@ -275,7 +285,7 @@ int cuptiActivityEnable(int kind) {
   if (kind == 4 || kind == 5) violation("API activity was enabled");
   if (mock_get("enable_result")) return (int)mock_get("enable_result");
   ++*value("enables");
-  if (kind == 10) kernels_on = true;
+  if (kind == 10) kernels_on = ever_on = true;
   return 0;
 }
 
@@ -291,6 +301,10 @@ int cuptiActivityFlushAll(uint32_t flag) {
   ++*value("flushes");
   if (flag) violation("a flush was forced");
   if (mock_get("flush_ms")) usleep((useconds_t)mock_get("flush_ms") * 1000);
+  if (mock_get("withhold") > 0) {
+    --*value("withhold");
+    return 0;
+  }
   struct open_buffer buffer;
   while (take_open(&buffer)) complete(buffer);
   return 0;
@@ -311,9 +325,26 @@ int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, uint8_t **record) 
 }
 
 #ifndef MOCK_WITHOUT_DROPPED
+static void *complete_one(void *nothing) {
+  struct open_buffer buffer;
+  if (request(&buffer)) complete(buffer);
+  return nothing;
+}
+
+/* A client that asks for drops under a lock which its callbacks take, too, would not get beyond this. */
+static void nested_completion(void) {
+  pthread_t other;
+  struct timespec end;
+  clock_gettime(CLOCK_REALTIME, &end);
+  end.tv_sec += 10;
+  pthread_create(&other, NULL, complete_one, NULL);
+  if (pthread_timedjoin_np(other, NULL, &end)) violation("a callback waits while CUPTI is asked for drops");
+}
+
 int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *dropped) {
   (void)context;
   (void)stream;
+  if (atomic_exchange(value("nested"), 0)) nested_completion();
   *dropped = (size_t)atomic_exchange(value("dropped"), 0);
   return 0;
 }

@@ -37,13 +37,15 @@ class Program:
             "PATH": os.defpath,
             "SPANLITE_SOCKET": str(socket),
             "SPANLITE_FLUSH_MS": "20",
+            "SPANLITE_BUDGET": "full",
+            "SPANLITE_SETTLE_MS": "50",
             "SPANLITE_RESUME_MS": "200",
             "TSAN_OPTIONS": "die_after_fork=0",
             "ASAN_OPTIONS": "detect_leaks=0",
             **variables,
         }
         self.child = subprocess.Popen(
-            [built.driver],
+            built.driver,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

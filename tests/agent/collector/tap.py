@@ -77,6 +77,10 @@ class Tap:
         self._vanished = True
         self.stop()
 
+    def say(self, word: bytes) -> None:
+        """Sends bytes to whoever connected last."""
+        self._peers[-1].sendall(word)
+
     def dropped(self) -> dict[str, int]:
         """What all STATS frames told, summed."""
         total: dict[str, int] = {}

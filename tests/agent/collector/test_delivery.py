@@ -104,12 +104,13 @@ def test_hello_says_who_the_process_is(built: Built, tap: Tap) -> None:
         "gpu.1.compute_major": "9",
         "gpu.1.compute_minor": "0",
         "gpu.1.multiprocessors": "132",
-        "resource.process.executable.name": "driver",
+        "resource.process.executable.name": built.executable,
         "resource.service.name": "chat",
         "resource.workload": "decode",
         "resource.k8s.pod.name": "a-0",
         "resource.cupti.path": str(built.cupti),
         "resource.spanlite.collector.state": "active",
+        "resource.spanlite.collector.sampling": "full",
     }
 
 

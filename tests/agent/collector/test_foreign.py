@@ -14,9 +14,9 @@ from tests.agent.collector.tap import Tap
 from tests.agent.records import SIZES, kernel
 
 
-def _client(built: Built, folder: Path, binding: str) -> Path:
+def _client(native_built: Built, folder: Path, binding: str) -> Path:
     """The other client; its table entries are bound at first use, or before and then sealed."""
-    return library(HERE / "client.c", folder / "libclient.so", f"-Wl,-z,{binding},-z,relro", str(built.cupti))
+    return library(HERE / "client.c", folder / "libclient.so", f"-Wl,-z,{binding},-z,relro", str(native_built.cupti))
 
 
 def _records(folder: Path) -> str:
@@ -38,12 +38,12 @@ def _has_hello(tap: Tap) -> bool:
 @pytest.mark.parametrize("subscribes", [1, 0])
 @pytest.mark.parametrize("early", [True, False])
 def test_another_client_works_as_if_it_were_alone(
-    built: Built, tap: Tap, tmp_path: Path, *, binding: str, subscribes: int, early: bool
+    native_built: Built, tap: Tap, tmp_path: Path, *, binding: str, subscribes: int, early: bool
 ) -> None:
     """Its subscription succeeds, all its records are its own, ours before and after are ours, none goes astray."""
-    client, path = _client(built, tmp_path, binding), _records(tmp_path)
+    client, path = _client(native_built, tmp_path, binding), _records(tmp_path)
     size = 10 * SIZES[10]
-    with Program(built, tap.path) as program:
+    with Program(native_built, tap.path) as program:
         program.start(*([f"client {client}"] if early else [])).ask("context")
         if not early:
             program.ask(f"client {client}")
@@ -66,11 +66,11 @@ def test_another_client_works_as_if_it_were_alone(
     assert tap.dropped() == {}
 
 
-def test_a_client_that_stays_subscribed_is_worked_beside(built: Built, tap: Tap, tmp_path: Path) -> None:
+def test_a_client_that_stays_subscribed_is_worked_beside(native_built: Built, tap: Tap, tmp_path: Path) -> None:
     """As torch.profiler does: its kinds are off, its subscription stays. We collect again, and give way again."""
-    client, path = _client(built, tmp_path, "now"), _records(tmp_path)
+    client, path = _client(native_built, tmp_path, "now"), _records(tmp_path)
     size = 10 * SIZES[10]
-    with Program(built, tap.path) as program:
+    with Program(native_built, tap.path) as program:
         program.start(f"client {client}").ask("context")
         for round_ in (1, 2):
             assert program.ask("begin 1" if round_ == 1 else "begin 0") == "0"
@@ -85,10 +85,10 @@ def test_a_client_that_stays_subscribed_is_worked_beside(built: Built, tap: Tap,
         program.ended_well()
 
 
-def test_a_pause_of_the_program_outlasts_another_client(built: Built, place: Path, tmp_path: Path) -> None:
+def test_a_pause_of_the_program_outlasts_another_client(native_built: Built, place: Path, tmp_path: Path) -> None:
     """Who paused resumes: the other client's end alone does not bring us back, as the next agent hears."""
-    client = _client(built, tmp_path, "now")
-    with Program(built, place, SPANLITE_RESUME_MS="1") as program:
+    client = _client(native_built, tmp_path, "now")
+    with Program(native_built, place, SPANLITE_RESUME_MS="1") as program:
         program.start(f"client {client}").ask("context")
         program.ask("pause")
         assert [program.ask("begin 1"), program.ask("finish 1")] == ["0", "0"]
@@ -104,11 +104,11 @@ def test_a_pause_of_the_program_outlasts_another_client(built: Built, place: Pat
 
 
 def test_a_client_that_is_not_looked_for_takes_our_records_and_nothing_breaks(
-    built: Built, tap: Tap, tmp_path: Path
+    native_built: Built, tap: Tap, tmp_path: Path
 ) -> None:
     """SPANLITE_GIVE_WAY=0, a client without a subscription: CUPTI gives it the callbacks; the program runs on."""
-    client, path = _client(built, tmp_path, "now"), _records(tmp_path)
-    with Program(built, tap.path, SPANLITE_GIVE_WAY="0", SPANLITE_FLUSH_MS="0") as program:
+    client, path = _client(native_built, tmp_path, "now"), _records(tmp_path)
+    with Program(native_built, tap.path, SPANLITE_GIVE_WAY="0", SPANLITE_FLUSH_MS="0") as program:
         program.start(f"client {client}").ask("context")
         assert program.ask("begin 1") == "39"
         assert program.ask("begin 0") == "0"

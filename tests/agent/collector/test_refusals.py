@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,20 @@ def test_the_kill_switch_loads_nothing(built: Built, tap: Tap) -> None:
         assert program.ask("state") == "disabled"
         assert (program.number("maps libcupti"), program.number("tasks"), program.number("sockets")) == (0, 1, 0)
         program.ended_well()
+
+
+def test_a_process_that_was_not_asked_for_is_left_alone(native_built: Built, tap: Tap) -> None:
+    """SPANLITE_PID (`spanlite run --no-children`): the process with that number is traced, its children are not."""
+    with Program(native_built, tap.path, SPANLITE_PID="1", SPANLITE_CUPTI=str(native_built.cupti)) as program:
+        assert program.ask(f"init {native_built.collector}") == "1"
+        assert program.ask(f"nvtx {native_built.collector}") == "0"
+        assert (program.ask("state"), program.ask("maps libcupti")) == ("disabled", "0")
+        program.ended_well()
+    lines = [f"preload {native_built.cupti}", f"init {native_built.collector}", "state"]
+    words = ["sh", "-c", 'SPANLITE_PID=$$ exec "$0"', *native_built.driver]
+    environment = {"PATH": os.defpath, "SPANLITE_SOCKET": str(tap.path)}
+    done = subprocess.run(words, input="\n".join(lines), capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.split() == ["ok", "1", "waiting"]
 
 
 def test_without_libcupti_the_program_runs_on(built: Built, tap: Tap) -> None:
@@ -74,6 +90,21 @@ def test_another_subscriber_is_left_in_peace_and_told_of(built: Built, tap: Tap)
         ended_quietly(program)
 
 
+@pytest.mark.slow
+def test_cupti_is_asked_for_again_when_the_other_may_have_gone(built: Built, tap: Tap, tmp_path: Path) -> None:
+    """A debugger detaches: ten seconds later at the latest spans arrive, without a restart of the program."""
+    with Program(built, tap.path) as program:
+        program.start("set subscribe_result 39").ask("context")
+        assert program.ask("state") == "subscriber_conflict"
+        program.ask("set subscribe_result 0")
+        until(lambda: program.ask("state") in {"waiting", "active"}, "another try")
+        program.ask(f"fire {put(tmp_path, kernels(3))}")
+        program.ask("flush")
+        until(lambda: delivered(tap) == 3, "delivery")
+        assert program.ask("state") == "active"
+        ended_quietly(program)
+
+
 def test_pausing_gives_cupti_away_and_resuming_takes_it_back(built: Built, tap: Tap, tmp_path: Path) -> None:
     """While paused nothing is subscribed or enabled, so another tool could; afterwards spans arrive as before."""
     path = put(tmp_path, kernels(3))
@@ -94,9 +125,9 @@ def test_pausing_gives_cupti_away_and_resuming_takes_it_back(built: Built, tap: 
         ended_quietly(program)
 
 
-def test_a_duty_cycle_switches_kinds_and_nothing_else(built: Built, tap: Tap) -> None:
+def test_a_duty_cycle_switches_kinds_and_nothing_else(native_built: Built, tap: Tap) -> None:
     """Kinds go on and off again and again, of one and the same subscription."""
-    with Program(built, tap.path, SPANLITE_DUTY="2/6") as program:
+    with Program(native_built, tap.path, SPANLITE_DUTY="2/6") as program:
         program.start().ask("context")
         until(lambda: program.number("get disables") >= 9 and program.number("get enables") >= 12, "three periods")
         assert (program.ask("get subscribed"), program.ask("get registered")) == ("1", "1")

@@ -163,24 +163,26 @@ int InitializeInjectionNvtx2(const void *(*tables)(uint32_t)) {
 
 
 @pytest.mark.parametrize("takes", [True, False])
-def test_the_tool_that_was_there_before_goes_first(built: Built, tap: Tap, tmp_path: Path, *, takes: bool) -> None:
+def test_the_tool_that_was_there_before_goes_first(
+    native_built: Built, tap: Tap, tmp_path: Path, *, takes: bool
+) -> None:
     """SPANLITE_NVTX_NEXT: if it takes the ranges they are its own, else they are ours."""
     (tmp_path / "next.c").write_text(_NEXT)
     after = library(tmp_path / "next.c", tmp_path / "libnext.so", f"-DTAKES={int(takes)}")
-    with Program(built, tap.path, SPANLITE_NVTX_NEXT=str(after)) as program:
+    with Program(native_built, tap.path, SPANLITE_NVTX_NEXT=str(after)) as program:
         program.start()
-        assert program.ask(f"nvtx {built.collector}") == "1"
+        assert program.ask(f"nvtx {native_built.collector}") == "1"
         assert program.number("push A") == (ord("A") if takes else 0)
         program.ended_well()
 
 
-def test_python_programs_push_by_ctypes(built: Built, tap: Tap) -> None:
+def test_python_programs_push_by_ctypes(native_built: Built, tap: Tap) -> None:
     """spanlite_push and spanlite_pop stamp as NVTX does, and unpaired or without CUDA they do nothing."""
     script = (
         "import ctypes, sys; c = ctypes.CDLL(sys.argv[1]); c.spanlite_state.restype = ctypes.c_char_p;"
         "print(c.spanlite_pop(), c.spanlite_push(b'a'), c.spanlite_push(b'b'), c.spanlite_pop(), c.spanlite_state())"
     )
-    command = [sys.executable, "-c", script, str(built.collector)]
+    command = [sys.executable, "-c", script, str(native_built.collector)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={"PATH": os.defpath})
     assert done.stdout == "0 0 1 1 b'idle'\n"
     assert tap.connections == []
