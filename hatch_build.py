@@ -1,7 +1,7 @@
 """Compiles the C of spanlite while it is installed or packed, where there is a compiler (CC chooses it).
 
 The inner loops (core/spanlite/native/kernels.c): without them numpy does the work. The collector that traced programs
-load (agent/native): without it `make native` builds it elsewhere.
+load (agent/native), and what the agent reads GPU counters with: without them `make native` builds them elsewhere.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _KERNELS = Path("core/spanlite/native/kernels.c")
 _FLAGS = ("-std=gnu11", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden", "-shared", "-fPIC")
-_COLLECTOR = Path("agent/native")
-_LIBRARY = "libspanlite_collector.so"
+_LIBRARIES = {
+    "libspanlite_collector.so": ("agent/native", "it has no collector to trace programs with"),
+    "libspanlite_counters.so": ("agent/native/counters", "its agent cannot read the counters of GPUs"),
+}
 
 
 class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # no settings of its own
@@ -37,9 +39,9 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # no setti
             made = Path(folder) / "_kernels.so"
             words = [*compiler, *_FLAGS, str(_KERNELS), "-o", str(made)]
             built = self._keep(words, made, _KERNELS.with_name(made.name), "it will fold with numpy, which is slower")
-            words = ["make", "-s", "-C", str(_COLLECTOR), f"CC={shlex.join(compiler)}", f"BUILD={folder}"]
-            target = Path("agent/spanlite/agent") / _LIBRARY
-            built += self._keep(words, Path(folder) / _LIBRARY, target, "it has no collector to trace programs with")
+            for name, (source, otherwise) in _LIBRARIES.items():
+                words = ["make", "-s", "-C", source, f"CC={shlex.join(compiler)}", f"BUILD={folder}"]
+                built += self._keep(words, Path(folder) / name, Path("agent/spanlite/agent") / name, otherwise)
         if built:
             build_data["artifacts"] += built
             build_data["pure_python"] = False

@@ -43,8 +43,8 @@ from spanlite.agent.counters.library import CountersLibrary, Sampling, find_libr
 from spanlite.agent.counters.samples import METRICS, NEEDED, SM_ACTIVE, TENSOR, WARPS, Samples, no_samples  # noqa: E402
 from spanlite.contract.errors import CountersError  # noqa: E402
 
-_HARDWARE_BYTES = 32 << 20
-_CAPACITY = 4096
+_HARDWARE_BYTES = 128 << 20
+_CAPACITY = 512
 _DECODE_S = 0.05
 _TRIM_NS = 2_000_000
 """Left out at both ends of a launch as the host saw it: it began a little later and ended a little earlier."""

@@ -370,7 +370,7 @@ AGENT_CLOCK_STEPS = _add(
 AGENT_COUNTERS_STATE = _add(
     "spanlite_agent_counters_state",
     "1 for each GPU whose hardware counters are to be sampled, with how that stands: starting, sampling, slowed, "
-    "forbidden, busy, unsupported, gone, failed, unavailable, absent.",
+    "forbidden, busy, unsupported, gone, failed, stuck, unavailable, absent.",
     group=_AGENT,
     labels=("UUID", "state"),
 )
