@@ -167,6 +167,27 @@ static void come_near(uint64_t now_ns) {
   }
 }
 
+static uint64_t launched(void) { return always_on() ? stamps_counter() : windows_traced(); }
+
+/* With the lock. Some pairs of CUPTI and driver, and some tools before us, leave it without a word: launches, and no
+ * record of any. */
+static void look_for_records(uint64_t now_ns) {
+  enum { MANY = 1000 };
+  static uint64_t looked_at, came_at, spans_then, launched_then;
+  if (now_ns - looked_at < LOOK_NS || !subscribed) return;
+  looked_at = now_ns;
+  uint64_t spans = buffers_spans();
+  if (spans != spans_then || !came_at) {
+    if (current_state() == STATE_NO_RECORDS) set_state(STATE_ACTIVE, 0);
+    spans_then = spans;
+    launched_then = launched();
+    came_at = now_ns;
+  } else if (current_state() == STATE_ACTIVE && now_ns - came_at >= settings()->no_records_ns &&
+             launched() - launched_then >= MANY) {
+    set_state(STATE_NO_RECORDS, 0);
+  }
+}
+
 uint64_t collect_step(uint64_t now_ns) {
   uint64_t next = UINT64_MAX;
   pthread_mutex_lock(&lock);
@@ -189,6 +210,7 @@ uint64_t collect_step(uint64_t now_ns) {
   } else if (registered && subscribed && !always_on() && atomic_load(&worked)) {
     next = earlier(next, windows_step(now_ns, link_is_open(), switch_kinds, &flush));
   }
+  look_for_records(now_ns);
   pthread_mutex_unlock(&lock);
   if (flush) collect_flush();
   return next;
@@ -210,7 +232,8 @@ void collect_end(void) {
 
 void collect_flush(void) {
   enum state now = current_state();
-  if (!atomic_load(&aloof) && (now == STATE_WAITING || now == STATE_ACTIVE)) cupti.ActivityFlushAll(0);
+  if (!atomic_load(&aloof) && (now == STATE_WAITING || now == STATE_ACTIVE || now == STATE_NO_RECORDS))
+    cupti.ActivityFlushAll(0);
 }
 
 void collect_pause(enum pause reason) {

@@ -70,6 +70,7 @@ static void read_all(void) {
   read_once.hung_ns = number("SPANLITE_HUNG_MS", 30000, 10, 3600000) * MS;
   read_once.resume_ns = number("SPANLITE_RESUME_MS", 5000, 1, 3600000) * MS;
   read_once.settle_ns = number("SPANLITE_SETTLE_MS", 3000, 0, 3600000) * MS;
+  read_once.no_records_ns = number("SPANLITE_NO_RECORDS_MS", 30000, 1, 3600000) * MS;
   read_once.duty_on_ns = read_once.duty_period_ns = MS;
   read_duty();
   read_once.budget = budget();

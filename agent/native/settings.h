@@ -22,6 +22,7 @@ struct settings {
   uint64_t hung_ns;         /* SPANLITE_HUNG_MS: an agent that takes nothing for so long is hung up on */
   uint64_t resume_ns;       /* SPANLITE_RESUME_MS: so long after the last word of another client we come back */
   uint64_t settle_ns;       /* SPANLITE_SETTLE_MS: so long after the first context CUPTI is first touched */
+  uint64_t no_records_ns;   /* SPANLITE_NO_RECORDS_MS: launches for so long and no record of any are worth an alarm */
   double budget;            /* SPANLITE_BUDGET in percent, as a share; 0 (full): kinds are always on */
   uint64_t duty_on_ns;      /* SPANLITE_DUTY=ON/PERIOD in ms, whatever that costs; equal: not set */
   uint64_t duty_period_ns;

@@ -17,6 +17,7 @@ static const char *const texts[] = {
     [STATE_WAITING] = "waiting",
     [STATE_RESTING] = "resting",
     [STATE_ACTIVE] = "active",
+    [STATE_NO_RECORDS] = "no_records",
     [STATE_PAUSED] = "paused",
     [STATE_FORKED] = "forked",
     [STATE_LEAVING] = "leaving",

@@ -14,6 +14,7 @@ enum state {
   STATE_WAITING,    /* no context yet; or, within a budget, no agent */
   STATE_RESTING,    /* another process speaks for this one: CUPTI is not touched */
   STATE_ACTIVE,
+  STATE_NO_RECORDS, /* active, but CUPTI gives nothing back of what is launched: a driver that is too new or too old for it */
   STATE_PAUSED,     /* by spanlite_pause, or for another tool */
   STATE_FORKED,     /* a child of the traced process: inert for ever */
   STATE_LEAVING,    /* the process exits */

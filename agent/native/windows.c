@@ -221,3 +221,5 @@ uint32_t windows_mode(void) {
 }
 
 bool windows_affordable(void) { return atomic_load(&affordable); }
+
+uint64_t windows_traced(void) { return traced; }

@@ -38,6 +38,9 @@ uint64_t windows_count(void);
 /* SamplingMode at present; MODE_NONE before the first step. */
 uint32_t windows_mode(void);
 
+/* Launches while kinds were on. */
+uint64_t windows_traced(void);
+
 /* For some seconds the program has been at work, and what being attached costs was within the budget. */
 bool windows_affordable(void);
 

@@ -25,7 +25,7 @@ PREFIX = "SPANLITE_"
 CONFIG = "SPANLITE_CONFIG"
 COLLECTOR = (
     *("DISABLE", "SOCKET", "CUPTI", "STAGES", "NVTX_NEXT", "DUTY", "GIVE_WAY", "RESUME_MS"),
-    *("BUFFER_KIB", "POOL_KIB", "FLUSH_MS", "HUNG_MS", "PID", "BUDGET", "SETTLE_MS"),
+    *("BUFFER_KIB", "POOL_KIB", "FLUSH_MS", "HUNG_MS", "PID", "BUDGET", "SETTLE_MS", "NO_RECORDS_MS"),
 )
 """Variables of the collector (docs/collector.md); programs that it traces may be commands of ours."""
 OTHERS = {CONFIG, "SPANLITE_RECORDINGS", *(PREFIX + name for name in COLLECTOR)}
