@@ -288,3 +288,10 @@ def test_a_full_buffer_drops_and_does_not_grow() -> None:
         add(1)
     assert len(recorder.buffer) == 3 * SIZE
     assert recorder.full.take() == 7
+
+
+def test_a_traced_program_needs_nothing_but_the_standard_library() -> None:
+    """Importing the API brings in neither numpy nor protobuf, which the program may not have or have otherwise."""
+    script = "import sys, spanlite.agent.observe, spanlite.agent.hooks; print(*{m.split('.')[0] for m in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert not {"numpy", "google", "pyarrow", "zstandard", "torch", "cupti"} & set(done.stdout.split())

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,10 +68,3 @@ def test_long_values_stay_apart() -> None:
     one, other = (fit_value("x" * 10_000 + end) for end in "ab")
     assert one != other
     assert len(one) == len(other) == VALUE_CHARS
-
-
-def test_a_traced_program_needs_nothing_but_the_standard_library() -> None:
-    """Importing the API brings in neither numpy nor protobuf, which the program may not have or have otherwise."""
-    script = "import sys, spanlite.agent.observe, spanlite.agent.hooks; print(*{m.split('.')[0] for m in sys.modules})"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
-    assert not {"numpy", "google", "pyarrow", "zstandard", "torch", "cupti"} & set(done.stdout.split())
