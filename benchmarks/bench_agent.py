@@ -24,7 +24,7 @@ _ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(_ROOT), *(str(_ROOT / part) for part in ("proto", "core", "agent"))]
 
 from benchmarks._table import Figure, json_path, show  # noqa: E402 - the source roots come first
-from spanlite.agent import batcher, process, tracker  # noqa: E402
+from spanlite.agent import assembly, batcher, process, tracker  # noqa: E402
 from spanlite.agent.counts import AgentCounts  # noqa: E402
 from spanlite.agent.feeder import hello  # noqa: E402
 from spanlite.agent.frames import Clock, Frame, Header, pack_clock, pack_names, pack_text  # noqa: E402
@@ -40,7 +40,7 @@ _STEPS: dict[str, tuple[tuple[object, str], ...]] = {
     "decode": ((process, "decode"),),
     "check, shapes": ((process, "launches_of"),),
     "attribute": ((tracker.Tracker, "feed"),),
-    "dictionaries": ((process.TracedProcess, "_columns"), (process, "in_start_order")),
+    "dictionaries": ((assembly.Assembly, "columns"), (process, "in_start_order")),
     "cut": ((batcher, "compact"),),
 }
 """Functions whose times make up a step; none calls another of them."""

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "collect.h"
+#include "contexts.h"
 #include "cupti.h"
 #include "gpus.h"
 #include "losses.h"
@@ -118,11 +119,27 @@ static enum sent send_names(struct names *names, uint32_t *sent, uint32_t ticket
   return SENT;
 }
 
+/* Told before the stamps that name them, and not again. */
+static enum sent send_contexts(void) {
+  const uint32_t text = CONTEXT_LENGTH;
+  size_t length = 0;
+  uint64_t pointer;
+  while (length + 12 + text <= sizeof names_room && context_take(&pointer, names_room + length + 12)) {
+    memcpy(names_room + length, &pointer, 8);
+    memcpy(names_room + length + 8, &text, 4);
+    length += 12 + text;
+  }
+  if (!length || !link_is_open()) return SENT;
+  enum sent sent = link_send(FRAME_NAMES, names_room, length);
+  return sent == SENT ? send_contexts() : sent;
+}
+
 enum sent messages_ranges(void) {
   uint32_t count;
   while (!inert() && (count = stamps_take(stamps_room, STAMPS_AT_ONCE))) {
+    enum sent sent = send_contexts();
     if (!link_is_open()) continue; /* the spans between them are counted where they are lost */
-    enum sent sent = send_names(&range_names, &range_names_sent, 0);
+    if (sent == SENT) sent = send_names(&range_names, &range_names_sent, 0);
     if (sent == SENT) sent = link_send(FRAME_RANGES, stamps_room, count * sizeof *stamps_room);
     if (sent != SENT) return sent;
   }

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "contexts.h"
 #include "cupti.h"
 #include "losses.h"
 #include "state.h"
@@ -57,6 +58,7 @@ void stamps_start(void) {
 
 uint64_t stamps_name(const char *text) {
   if (!text) text = "";
+  if (is_context(text)) return atomic_load_explicit(&wanted, memory_order_relaxed) ? context_name(text) : 0;
   uint32_t length = name_length(text);
   uint64_t hash = name_hash(text, length);
   const struct name *name = names_find(&range_names, hash);

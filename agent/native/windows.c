@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "buffers.h"
+#include "cupti.h"
 #include "governor.h"
 #include "losses.h"
 #include "settings.h"
@@ -25,6 +26,7 @@ enum phase {
 static struct governor governor;
 static bool started;
 static _Atomic int phase = BEFORE;
+static uint64_t open_ns; /* CUPTI's clock */
 static uint64_t due, since_ns, off_since_ns; /* begin of the phase, and of the last time with kinds off */
 static uint32_t at_begin, at_end; /* where the counter stood: at the phase's begin, when the last window closed */
 static uint64_t traced, traced_then, spans_then; /* launches with kinds on, and both when spans came last */
@@ -71,13 +73,24 @@ static void note_price(uint64_t launches, uint64_t ns) {
   atomic_store(&affordable, affordable_ns >= AFFORDABLE_MS * MS);
 }
 
+static void switch_on(void (*kinds)(bool)) {
+  cupti.GetTimestamp(&open_ns);
+  kinds(true);
+}
+
 static void open_window(uint64_t now_ns, void (*kinds)(bool)) {
   if (away) note_absence(now_ns);
   observed.off_ns = now_ns - off_since_ns;
-  kinds(true);
+  switch_on(kinds);
   at_begin = stamps_counter();
   observed.off_launches = at_begin - at_end;
   enter(OPEN, now_ns, plan.on_ns);
+}
+
+static void keep(struct window window) {
+  pthread_mutex_lock(&lock);
+  ring[count++ % KEPT] = window;
+  pthread_mutex_unlock(&lock);
 }
 
 /* The counter's own readings are no launches: one at each end. A window in which nothing was launched stands for
@@ -85,10 +98,7 @@ static void open_window(uint64_t now_ns, void (*kinds)(bool)) {
 static bool keep_window(uint32_t last) {
   uint32_t inside = last - at_begin - 1, launched = inside + (at_begin - at_end - 1);
   traced += inside;
-  pthread_mutex_lock(&lock);
-  ring[count % KEPT] = (struct window){at_begin, last, launched, inside, MODE_DUTY_CYCLE, 0};
-  if (inside) count++;
-  pthread_mutex_unlock(&lock);
+  if (inside) keep((struct window){open_ns, launched, inside, MODE_DUTY_CYCLE, 0});
   return inside;
 }
 
@@ -103,12 +113,14 @@ static void close_window(uint64_t now_ns, void (*kinds)(bool)) {
 }
 
 static void begin_full(uint64_t now_ns) {
+  cupti.GetTimestamp(&open_ns);
+  keep((struct window){open_ns, 1, 1, MODE_FULL, 0});
   at_begin = stamps_counter();
   enter(FULL, now_ns, CHECK_MS * MS);
 }
 
 static void begin(uint64_t now_ns, void (*kinds)(bool)) {
-  kinds(true);
+  switch_on(kinds);
   at_begin = stamps_counter();
   if (!at_begin) { /* nobody tells the counter, so nobody could tell what tracing costs */
     kinds(false);

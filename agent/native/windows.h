@@ -7,9 +7,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* As it goes to the agent: spans with correlation ids in (first, last] each stand for launched / traced. */
+/* As it goes to the agent: from open_ns on, by CUPTI's clock and until another window says otherwise, spans each stand for
+ * launched / traced. What is recorded was launched while kinds were on, so it starts after they came on. Correlation ids
+ * would say the same, but those of graphs are wrong in all sessions but the first before CUPTI 13.1 update 1. */
 struct window {
-  uint32_t first, last;
+  uint64_t open_ns;
   uint64_t launched; /* since the window before it closed */
   uint64_t traced;   /* of those, while it was open */
   uint32_t mode;     /* SamplingMode of proto/spanlite/v1/batch.proto */

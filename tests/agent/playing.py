@@ -83,6 +83,7 @@ def rows(batches: Iterable[Batch]) -> dict[str, Column]:
         configs, places = columns.configs[columns.config], columns.places[columns.place]
         ids = np.array([bytes(one) for one in columns.traces["id"]] + [b""], dtype=object)
         starts = np.append(columns.traces["start_ns"], -1)
+        remote_parents = np.append(columns.traces["remote_parent"], np.uint64(0))
         found: dict[str, Column] = {
             name: getattr(columns, name)
             for name in ("kind", "start_ns", "duration_ns", "correlation", "bytes", "parent", "range_number", "weight")
@@ -92,6 +93,7 @@ def rows(batches: Iterable[Batch]) -> dict[str, Column]:
             "stage": strings[columns.stage],
             "trace": ids[columns.trace],
             "trace_start": starts[columns.trace],
+            "remote_parent": remote_parents[columns.trace],
             "span": batch.span_ids,
         }
         found |= {name: configs[name] for name in (configs.dtype.names or ())[2:]}

@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from spanlite.agent.counts import AgentCounts
@@ -23,6 +24,7 @@ from spanlite.agent.spool.settings import SpoolSettings
 from spanlite.agent.spool.spool import Spool
 from spanlite.contract.batch import Batch
 from spanlite.contract.codec import decode_batch
+from spanlite.contract.columns import SamplingMode
 from spanlite.runtime.settings import inherited
 from tests.agent.identity.kubelets import kubelet, listing
 from tests.agent.otlp_receiver import plain, receiver
@@ -189,6 +191,27 @@ def test_a_second_agent_names_the_first(folder: Path) -> None:
     assert second.end() == 0
 
 
+def test_a_share_of_the_traces_is_kept_and_the_rest_counted(folder: Path) -> None:
+    """Of 24 requests those whose ids say so, whole, three times as heavy; what is left out is no loss."""
+    agent = Agent(folder, "--sample-traces", "3", "--identity", "none")
+    agent.feed()
+    told = agent.metrics()
+    assert agent.end() == 0
+    received, out = (
+        float(found[1])
+        for name in ("received", "sampled_out")
+        if (found := re.search(rf"spanlite_agent_spans_{name}_total ([0-9]\S*)", told))
+    )
+    batches = agent.batches()
+    assert received == out + sum(len(batch.columns) for batch in batches)
+    assert f"{int(out)} of traces that are not sampled" in agent.said()
+    assert {batch.sampling for batch in batches} == {SamplingMode.TRACES}
+    traces = {bytes(one) for batch in batches for one in batch.columns.traces["id"]}
+    assert 0 < len(traces) < 24
+    for batch in batches:
+        assert batch.columns.weight.tolist() == np.where(batch.columns.trace >= 0, 3, 1).tolist()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -198,6 +221,8 @@ def test_a_second_agent_names_the_first(folder: Path) -> None:
         (["--peer-spans", "-1"], "-1"),
         (["--uid-connections", "0"], "at least 1"),
         (["--stall-limit", "soon"], "'soon' is no duration"),
+        (["--sample-traces", "0"], "at least 1"),
+        (["--sample-traces", "65537"], "one trace in 65537 cannot be kept"),
         (["--socket-group", "no-such-group-here"], "there is no group 'no-such-group-here'"),
         (["--otlp-endpoint", "localhost:4317"], "no endpoint"),
     ],

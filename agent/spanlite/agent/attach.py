@@ -90,14 +90,22 @@ class Attachment:
         finally:
             self.resume()
 
+    def push(self, name: str) -> None:
+        """Opens a range of this thread, for whoever cannot use `range`."""
+        self._collector.push(name)
+
+    def pop(self) -> None:
+        """Closes the innermost one."""
+        self._collector.pop()
+
     @contextmanager
     def range(self, name: str) -> Iterator[None]:
         """A stage: kernels that this thread launches within are given its name. They nest."""
-        self._collector.push(name)
+        self.push(name)
         try:
             yield
         finally:
-            self._collector.pop()
+            self.pop()
 
     def __repr__(self) -> str:
         return f"<spanlite {self.kind}: {self.state}{f' ({self.why})' if self.why else ''}>"

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spanlite.agent.activity import MARKER_END, MARKER_START, OBJECT_THREAD, Records, marker_threads
+from spanlite.contract.columns import Table
 
 Int64 = npt.NDArray[np.int64]
 UInt64 = npt.NDArray[np.uint64]
@@ -29,6 +30,7 @@ class Boundaries:
         key: int64, the same at both ends of a range; 0 where only nesting pairs them.
         name: uint64, of openings.
         ignored: markers that were no boundaries.
+        context: of dtype tracecontext.CONTEXT, of openings whose text is a traceparent; None where there is none.
     """
 
     time_ns: Int64
@@ -38,6 +40,7 @@ class Boundaries:
     name: UInt64
     correlation: Int64 | None = None
     ignored: int = 0
+    context: Table | None = None
 
 
 def marker_boundaries(markers: Records) -> Boundaries:

@@ -18,7 +18,8 @@ _COUNT = re.compile("[0-9]{1,18}")
 class AgentCounts:
     """Counters of one agent; any thread may add and read.
 
-    spans received = spans sent + Σ spans dropped, at every moment at which no buffer is being worked on.
+    spans received = spans sent + Σ spans dropped + spans sampled out, at every moment at which no buffer is being
+    worked on.
     """
 
     def __init__(self) -> None:

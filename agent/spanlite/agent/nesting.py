@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from spanlite.agent.activity import Records
 from spanlite.agent.boundaries import THREAD_MASK, Boundaries, Int64, marker_boundaries
 from spanlite.agent.ranges import NONE, OPEN_NS, UNKNOWN, Ranges, Timeline
+from spanlite.agent.tracecontext import CONTEXT
 
 _RANGE = np.dtype(
     [
@@ -21,7 +23,9 @@ _RANGE = np.dtype(
         ("name", "<u8"),
         ("depth", "<i8"),
         ("parent", "<i8"),
+        ("outer", "<i8"),
         ("root", "<i8"),
+        ("context", CONTEXT),
         ("nested", "?"),
         ("doubtful", "?"),
     ]
@@ -35,8 +39,9 @@ class _Walked:
     """What one pass over boundaries found, by index of the boundary."""
 
     innermost: list[int] = field(default_factory=list)
-    depth: list[int] = field(default_factory=list)  # this and the next two of openings only
+    depth: list[int] = field(default_factory=list)  # this and the next three of openings only
     parent: list[int] = field(default_factory=list)
+    outer: list[int] = field(default_factory=list)
     root: list[int] = field(default_factory=list)
     closed: list[tuple[int, int, bool]] = field(default_factory=list)  # number, boundary, closed by an outer end
     unmatched: dict[int, int] = field(default_factory=dict)  # thread → the last boundary that ended the unseen
@@ -51,6 +56,7 @@ class Nesting:
 
     def __init__(self) -> None:
         self._stacks: dict[int, list[int]] = {}
+        self._within: dict[int, tuple[int, int]] = {}  # of open ranges: stage and root of what lies directly in them
         self._open_keys: dict[int, int] = {}
         self._key_of: dict[int, int] = {}
         self._outlived: set[int] = set()
@@ -125,15 +131,21 @@ class Nesting:
     def _walk(self, boundaries: Boundaries) -> _Walked:
         out = _Walked()
         columns = (boundaries.thread.tolist(), boundaries.opens.tolist(), boundaries.key.tolist())
-        for at, (thread, opens, key) in enumerate(zip(*columns, strict=True)):
+        context = repeat(False) if boundaries.context is None else (boundaries.context["remote_parent"] != 0).tolist()
+        for at, (thread, opens, key, is_context) in enumerate(zip(*columns, context, strict=False)):
             stack = self._stacks.setdefault(thread, []) if thread & THREAD_MASK else []
             if opens:
                 number = self._next
                 self._next += 1
                 out.depth.append(len(stack))
                 out.parent.append(stack[-1] if stack else NONE)
+                outer, root = self._within[stack[-1]] if stack else (NONE, number)
+                root = (number if is_context else root) if thread & THREAD_MASK else NONE
+                out.outer.append(outer)
+                out.root.append(root)
                 stack.append(number)
-                out.root.append(stack[0] if thread & THREAD_MASK else NONE)
+                if thread & THREAD_MASK:
+                    self._within[number] = (outer if is_context else number), root
                 if key:
                     self._open_keys[key] = number
                     self._key_of[number] = key
@@ -156,6 +168,7 @@ class Nesting:
         self._key_of.pop(number, None)
         while number in stack and stack[-1] != number:
             inner = stack.pop()
+            del self._within[inner]
             inner_key = self._key_of.pop(inner, 0)
             self._open_keys.pop(inner_key, None)
             self._outlived.add(inner_key)
@@ -163,6 +176,7 @@ class Nesting:
             out.closed.append((inner, at, True))
         if number in stack:
             stack.pop()
+            del self._within[number]
         out.closed.append((number, at, False))
 
     def _open(self, boundaries: Boundaries, walked: _Walked) -> None:
@@ -175,7 +189,9 @@ class Nesting:
         rows["thread"] = boundaries.thread[opens]
         rows["name"] = boundaries.name[opens]
         rows["depth"] = walked.depth
-        rows["parent"], rows["root"] = walked.parent, walked.root
+        rows["parent"], rows["outer"], rows["root"] = walked.parent, walked.outer, walked.root
+        if boundaries.context is not None:
+            rows["context"] = boundaries.context[opens]
         rows["nested"] = (rows["thread"] & np.uint64(THREAD_MASK)) != 0
         self._table = np.concatenate((self._table, rows))
 

@@ -1,4 +1,4 @@
-"""The agent's own metrics and traces over OTLP/HTTP. The only module that knows opentelemetry's SDK.
+"""The agent's own metrics and traces over OTLP/HTTP. What a traced program needs of the SDK is otel_spans.py.
 
 The agent's counters stay what they are; the SDK asks for them when it exports. Its own settings (OTEL_SERVICE_NAME,
 OTEL_RESOURCE_ATTRIBUTES, OTEL_EXPORTER_OTLP_HEADERS, OTEL_METRIC_EXPORT_INTERVAL, OTEL_TRACES_SAMPLER, …) count as

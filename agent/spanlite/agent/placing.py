@@ -24,13 +24,15 @@ class Placed:
     Attributes:
         innermost: int64, the deepest range that encloses all of where the launch can be; NONE, or UNKNOWN where not
             even the outermost range is sure.
-        one_segment: bool, no boundary lies where the launch can be.
+        same_stage: bool, wherever it can be, its stage is the same.
+        same_trace: bool, likewise, and what encloses it is of that trace.
         own: bool, the launch has an anchor of its own.
         bounded: bool, an anchor of its own or a later one is there.
     """
 
     innermost: Int64
-    one_segment: Bool
+    same_stage: Bool
+    same_trace: Bool
     own: Bool
     bounded: Bool
 
@@ -44,11 +46,11 @@ def place_by_id(correlation: Int64, timeline: Timeline) -> Placed:
     """
     yes = np.ones(len(correlation), np.bool_)
     segment = np.searchsorted(timeline.at, correlation, side="left")
-    return Placed(timeline.innermost[segment], yes, yes, yes)
+    return Placed(timeline.innermost[segment], yes, yes, own=yes, bounded=yes)
 
 
 def place_by_time(
-    correlation: Int64, gpu_start_ns: Int64, *, anchors: Anchors, timeline: Timeline, ranges: Ranges
+    correlation: Int64, gpu_start_ns: Int64, *, anchors: Anchors, timeline: Timeline, ranges: Ranges, identity: Int64
 ) -> Placed:
     """Places launches on a timeline of host times.
 
@@ -61,6 +63,7 @@ def place_by_time(
         anchors: those of the same thread.
         timeline: that of the same thread.
         ranges: those that the timeline names.
+        identity: that of `ranges`.
     """
     at = np.searchsorted(anchors.correlation, correlation, side="left")
     times = np.concatenate((anchors.time_ns, [_EVER]))
@@ -78,9 +81,29 @@ def place_by_time(
     low[rest] = np.searchsorted(timeline.at, earliest, side="left")
     innermost = timeline.innermost[high]
     several = np.flatnonzero(low != high)
+    same_stage, same_trace = np.ones((2, len(at)), np.bool_)
     if several.size:
-        innermost[several] = _enclosing(timeline.innermost[low[several]], innermost[several], ranges)
-    return Placed(innermost, low == high, own, own | (at < len(anchors)))
+        first, last = low[several], high[several]
+        common = _enclosing(timeline.innermost[first], innermost[several], ranges)
+        innermost[several] = common
+        traces = _looked_up(identity, timeline.innermost, ranges)
+        same_stage[several] = _constant(_looked_up(ranges.stage, timeline.innermost, ranges), first, last)
+        same_trace[several] = _constant(traces, first, last) & (_looked_up(identity, common, ranges) == traces[first])
+    return Placed(innermost, same_stage, same_trace, own=own, bounded=own | (at < len(anchors)))
+
+
+def _looked_up(of_rows: Int64, numbers: Int64, ranges: Ranges) -> Int64:
+    """A column of the ranges for range numbers; NONE and UNKNOWN stay what they are."""
+    found = numbers.copy()
+    some = np.flatnonzero(numbers >= 0)
+    found[some] = of_rows[ranges.rows(numbers[some])]
+    return found
+
+
+def _constant(values: Int64, first: Int64, last: Int64) -> Bool:
+    """Whether all values of stretches, given by their first and last index, are equal."""
+    changes = np.concatenate(([0], np.cumsum(values[1:] != values[:-1])))
+    return np.asarray(changes[first] == changes[last])
 
 
 def _starts_from(correlation: Int64, gpu_start_ns: Int64) -> Int64:

@@ -6,42 +6,32 @@ import os
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spanlite.agent.activity import Activity, decode
+from spanlite.agent.assembly import Assembly
 from spanlite.agent.batcher import Batcher
 from spanlite.agent.boundaries import Boundaries, stamped_boundaries
-from spanlite.agent.columns import RangeRows, in_start_order, with_ranges
+from spanlite.agent.columns import in_start_order
 from spanlite.agent.counts import AgentCounts
 from spanlite.agent.frames import STAMP, Frame, Header, unpack_clock, unpack_names, unpack_stamps, unpack_text
 from spanlite.agent.frames import Clock as ClockReading
+from spanlite.agent.headsampling import HeadSampler
 from spanlite.agent.hello import Hello, read_hello
 from spanlite.agent.kernelsource import SourceTable
-from spanlite.agent.launches import Launches, Strings, config_table, node_table, place_table
+from spanlite.agent.launches import Launches
 from spanlite.agent.layouts import NO_CUPTI, Layout, layout_for
 from spanlite.agent.observations import Observations, unpack_observations
-from spanlite.agent.ranges import UNKNOWN
+from spanlite.agent.sessions import doubt, ids_are_right
 from spanlite.agent.sources import ProcessSources
-from spanlite.agent.traceids import TraceIds
 from spanlite.agent.traces import stream_keys
 from spanlite.agent.tracker import Step, Tracker
 from spanlite.agent.validate import validate
-from spanlite.agent.windows import Windows, unpack_windows
-from spanlite.agent.work import launches_of, name_of
+from spanlite.agent.windows import unpack_windows
+from spanlite.agent.work import launches_of
 from spanlite.contract import catalogue
 from spanlite.contract.batch import Batch, ClockAnchor
-from spanlite.contract.columns import (
-    UNKNOWN_STAGE,
-    Int32,
-    Int64,
-    SamplingMode,
-    SpanColumns,
-    Table,
-    UInt64,
-    make_columns,
-)
+from spanlite.contract.columns import Int64, SamplingMode, Table
 from spanlite.contract.errors import FrameError
-from spanlite.contract.names import clean_text
 from spanlite.runtime.clock import Clock
 
 _MOST_STAMPS = 1 << 16
@@ -63,18 +53,20 @@ class TracedProcess:
         counts: AgentCounts,
         *,
         sources: ProcessSources | None = None,
+        sampler: HeadSampler | None = None,
     ) -> None:
         self._layout = layout
         self._batcher = batcher
         self._clock = clock
         self._counts = counts
-        self._names: dict[int, str] = {}
         self._sources = sources or ProcessSources(SourceTable(), 0)
-        self._tracker = Tracker()
-        self._windows = Windows(batcher.session)
+        self._assembly = Assembly(batcher.session, batcher.gpus, self._sources.lasting)
+        self._tracker = Tracker(context_of=self._assembly.contexts.of)
+        self._sampler = sampler or HeadSampler()
+        if self._sampler.one_in > 1 and layout.version != NO_CUPTI:  # whose spans have no traces
+            batcher.sampling = SamplingMode.TRACES
         self._observations = Observations(batcher.gpus, counts)
         self._held: Launches | None = None
-        self._trace_ids = TraceIds(batcher.session)
         self._stamps: list[Table] = []
         self._stamped = False
         self._process_now: ClockReading | None = None
@@ -92,6 +84,7 @@ class TracedProcess:
         *,
         identify: Callable[[Hello], Hello] = lambda said: said,
         sources: ProcessSources | None = None,
+        sampler: HeadSampler | None = None,
     ) -> TracedProcess:
         """A process by its first frame.
 
@@ -99,6 +92,7 @@ class TracedProcess:
             pid: as the kernel says it; inside a container a process knows another number.
             identify: puts what others know of the process in the place of what it says.
             sources: where just-in-time kernels come from, as this or another connection of the process said.
+            sampler: which traces are kept; all without it.
 
         Raises:
             FrameError: the first frame is no HELLO, or lacks a value.
@@ -115,7 +109,7 @@ class TracedProcess:
         }
         producer = said.session.to_bytes(8, "big") + said.cupti_version.to_bytes(8, "big")
         batcher = Batcher(producer, said.session, resource, said.gpus, clock)
-        return cls(layout_for(said.cupti_version, said.sizes), batcher, clock, counts, sources=sources)
+        return cls(layout_for(said.cupti_version, said.sizes), batcher, clock, counts, sources=sources, sampler=sampler)
 
     def take(self, header: Header, payload: bytes) -> Iterator[Batch]:
         """Batches that a frame completes.
@@ -133,10 +127,12 @@ class TracedProcess:
         elif header.type == Frame.BUFFER:
             yield from self._buffer(payload)
         elif header.type == Frame.WINDOWS:
-            self._windows.add(unpack_windows(payload))
-            self._batcher.sampling = SamplingMode.DUTY_CYCLE
+            self._assembly.windows.add(unpack_windows(payload))
+            if self._assembly.windows.sampled:
+                self._batcher.sampling = SamplingMode.DUTY_CYCLE
         elif header.type == Frame.OBSERVATIONS:
-            for observed in self._observations.take(unpack_observations(payload), self._names, self._clock.unix_ns()):
+            records, names = unpack_observations(payload), self._assembly.names
+            for observed in self._observations.take(records, names, self._clock.unix_ns()):
                 yield from self._batcher.cut(in_start_order(observed))
         else:
             self._learn(header.type, payload)
@@ -144,7 +140,7 @@ class TracedProcess:
     def _learn(self, kind: Frame, payload: bytes) -> None:
         """Frames of which no batch comes at once."""
         if kind == Frame.NAMES:
-            self._names.update(unpack_names(payload))
+            self._assembly.learn(unpack_names(payload))
         elif kind == Frame.CLOCK:
             self._set_clock(unpack_clock(payload))
         elif kind == Frame.KERNEL_SOURCE:
@@ -190,80 +186,24 @@ class TracedProcess:
             gpu_start_ns=launches.start_ns,
             stamps=self._new_stamps(),
         )
+        if self._assembly.windows.sampled and not ids_are_right(self._layout.version):
+            doubt(step.attribution, (launches.of_shape("graph_id") != 0)[launches.shape])
         waiting = step.attribution.waiting
         ready = np.ones(len(launches), dtype=bool) if last else ~waiting
         self._tracker.sent(step.attribution, ready)
         self._held = None if ready.all() else launches.take(~ready)
-        columns = self._columns(launches if ready.all() else launches.take(ready), step, ready)
+        told = launches if ready.all() else launches.take(ready)
+        sampled = self._sampler.sample(self._assembly.columns(told, step, ready, self._plausible(step)))
         self._counts.add(catalogue.AGENT_SPANS_UNSTAGED, int(step.attribution.stage_unknown[ready].sum()))
-        yield from self._batcher.cut(in_start_order(columns))
-
-    def _columns(self, launches: Launches, step: Step, ready: NDArray[np.bool_]) -> SpanColumns:
-        strings = Strings()
-        gpus = self._batcher.gpus
-        attribution = step.attribution
-        configs, config = config_table(
-            launches, name_of(self._names, self._sources.lasting), {gpu.index: gpu for gpu in gpus}, strings
-        )
-        places, place = place_table(launches, {gpu.index: at + 1 for at, gpu in enumerate(gpus)})
-        nodes, node = node_table(launches)
-        stage = self._stage_texts(attribution.stage[ready], step, strings)
-        ranges, range_stage = self._range_rows(step, strings)
-        trace = attribution.trace[ready]
-        traces = self._trace_ids.table(attribution.traces, trace, ranges.trace)
-        columns = make_columns(
-            launches.start_ns,
-            launches.duration_ns,
-            tables=(tuple(strings.texts), configs, places, nodes, traces),
-            kind=launches.of_shape("kind")[launches.shape],
-            config=config,
-            place=place,
-            node=node,
-            stage=stage,
-            trace=trace,
-            parent=attribution.range_number[ready],
-            correlation=launches.correlation,
-            bytes=launches.bytes,
-            weight=self._windows.weights(launches.correlation),
-        )
-        return with_ranges(columns, ranges, range_stage)
-
-    def _stage_texts(self, numbers: Int64, step: Step, strings: Strings) -> Int32:
-        """Index into strings of the names of ranges by number; NONE is empty, UNKNOWN says so."""
-        if not len(numbers):
-            return np.zeros(0, dtype=np.int32)
-        # Launches come in runs of one stage: a few hundred runs are less to sort than 30,000 launches.
-        run = np.flatnonzero(np.concatenate(([True], numbers[1:] != numbers[:-1])))
-        distinct, index = np.unique(numbers[run], return_inverse=True)
-        texts = np.zeros(len(distinct), dtype=np.int32)
-        named = distinct >= 0
-        texts[named] = self._range_texts(step.ranges.name[step.ranges.rows(distinct[named])], strings)
-        texts[distinct == UNKNOWN] = strings.add(UNKNOWN_STAGE) if (distinct == UNKNOWN).any() else 0
-        return np.repeat(texts[index.reshape(-1)], np.diff(np.append(run, len(numbers))))
-
-    def _range_texts(self, pointers: UInt64, strings: Strings) -> Int32:
-        """Index into strings of the names of ranges."""
-        distinct, index = np.unique(pointers, return_inverse=True)
-        texts = [strings.add(clean_text(self._names.get(pointer, "unnamed"))) for pointer in distinct.tolist()]
-        return np.array(texts, dtype=np.int32)[index.reshape(-1)]
-
-    def _range_rows(self, step: Step, strings: Strings) -> tuple[RangeRows, Int32]:
-        ranges, ended = step.ranges, self._plausible(step)
-        start = ranges.start_ns[ended]
-        rows = RangeRows(
-            number=ranges.number[ended],
-            parent=ranges.parent[ended],
-            start_ns=start,
-            duration_ns=ranges.end_ns[ended] - start,
-            trace=step.attribution.traces.of_ranges(ranges)[ended].astype(np.int32),
-            name=self._range_texts(ranges.name[ended], strings),
-            thread=ranges.thread[ended],
-        )
-        return rows, self._stage_texts(rows.parent, step, strings)
+        if sampled.left_out:
+            self._counts.add(catalogue.AGENT_SPANS_SAMPLED_OUT, sampled.left_out)
+        if sampled.capped:
+            self._counts.add(catalogue.AGENT_WEIGHTS_CAPPED, sampled.capped)
+        yield from self._batcher.cut(in_start_order(sampled.columns))
 
     def _plausible(self, step: Step) -> Int64:
-        """The ranges that ended and whose times can be; the others are dropped and counted."""
-        ended = step.ended
+        """The ranges that ended and whose times can be; the others are dropped and counted. Contexts are no spans."""
+        ended = step.ended[~step.ranges.is_context[step.ended]]
         start, end = step.ranges.start_ns[ended], step.ranges.end_ns[ended]
         # Unlike work on the GPU, a range may be shorter than the clock's step.
         keep, rejected = validate(start, end + (end == start), now_ns=self._now_ns())

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from spanlite.agent.boundaries import Bool, Int64, UInt64
+from spanlite.contract.columns import Table
 
 NONE = -1
 """In place of a range number: surely none."""
@@ -44,7 +45,10 @@ class Ranges:
         name: uint64, the pointer or index that the boundary carried.
         depth: int64, 0 for an outermost range.
         parent: int64, number of the range it was opened in, NONE for an outermost one.
-        root: int64, number of the outermost range around it, its own if it is that; NONE where it is not nested.
+        outer: int64, the same without contexts: the innermost range around it that is none; NONE where there is none.
+        root: int64, number of the range that its trace begins with, its own if it is that: the innermost context, else
+            the outermost range; NONE where it is not nested.
+        context: of dtype tracecontext.CONTEXT, zero of ranges that are no contexts; see there.
         nested: bool, False for start/end ranges of a process: no thread, so no stage and no trace.
         doubtful: bool, the range outlived the one it was opened in, so what lies in it has an unknown stage.
         timelines: thread → its timeline.
@@ -61,7 +65,9 @@ class Ranges:
     name: UInt64
     depth: Int64
     parent: Int64
+    outer: Int64
     root: Int64
+    context: Table
     nested: Bool
     doubtful: Bool
     timelines: Mapping[int, Timeline] = field(repr=False)
@@ -72,6 +78,42 @@ class Ranges:
 
     def __len__(self) -> int:
         return len(self.number)
+
+    @property
+    def is_context(self) -> Bool:
+        """Ranges whose text is a traceparent: they name a trace, and are neither stage nor parent."""
+        return np.asarray(self.context["remote_parent"] != 0)
+
+    @property
+    def stage(self) -> Int64:
+        """The stage of what lies directly in each range: itself, of a context the range around it."""
+        return np.where(self.is_context, self.outer, self.number)
+
+    @property
+    def under(self) -> Int64:
+        """What each range hangs under within its own trace, NONE for nothing: a range directly in a context."""
+        return np.where(self.parent == self.outer, self.parent, NONE)
+
+    def in_context(self, numbers: Int64) -> Bool:
+        """Which range numbers, negative ones included, are those of contexts."""
+        found = np.zeros(len(numbers), np.bool_)
+        is_context = self.is_context
+        if is_context.any():
+            some = np.flatnonzero(numbers >= 0)
+            found[some] = is_context[self.rows(numbers[some])]
+        return found
+
+    def identity(self) -> Int64:
+        """A number for each range's trace, the same where the trace id is: that of its root, of contexts the first."""
+        same = self.root.copy()
+        contexts = np.flatnonzero(self.is_context)
+        if contexts.size:
+            ids = np.stack([self.context[half][contexts] for half in ("high", "low")], axis=1).astype(np.uint64)
+            _, first, index = np.unique(ids, axis=0, return_index=True, return_inverse=True)
+            inside = np.flatnonzero(self.in_context(self.root))
+            at = np.searchsorted(self.number[contexts], self.root[inside])
+            same[inside] = self.number[contexts][first[index.reshape(-1)[at]]]
+        return same
 
     def rows(self, numbers: Int64) -> Int64:
         """The row of each range number; all of them must be there."""

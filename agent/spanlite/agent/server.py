@@ -17,6 +17,7 @@ from spanlite.agent.connected import SAMPLING, STATE, Connected, Samples
 from spanlite.agent.counts import AgentCounts
 from spanlite.agent.framememory import FrameMemory
 from spanlite.agent.frames import DONE, Frame
+from spanlite.agent.headsampling import HeadSampler
 from spanlite.agent.hello import Hello
 from spanlite.agent.identity.identifier import Identifier
 from spanlite.agent.identity.peer import Credentials, Hold, credentials
@@ -57,6 +58,7 @@ class AgentServer:
         access: who may connect.
         tracing: where a span for each connection goes.
         look: is shown each batch before it is encoded; it must be quick.
+        sampler: which traces are kept.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class AgentServer:
         access: Access | None = None,
         tracing: Tracing | None = None,
         look: Callable[[Batch], None] | None = None,
+        sampler: HeadSampler | None = None,
     ) -> None:
         self._path = path
         self._topic = topic
@@ -84,6 +87,7 @@ class AgentServer:
         self._access = access or Access()
         self._tracing = tracing or NoTracing()
         self._look = look
+        self._sampler = sampler
         self._admission = Admission(self._quotas, clock)
         self.memory = FrameMemory(self._quotas.memory_bytes, clock)
         self._speakers = Speakers()
@@ -208,7 +212,14 @@ class AgentServer:
                 for header, payload in arriving:
                     if process is None or quota is None:
                         process = TracedProcess.from_hello(
-                            header, payload, who.pid, self._clock, self._counts, identify=identify, sources=sources
+                            header,
+                            payload,
+                            who.pid,
+                            self._clock,
+                            self._counts,
+                            identify=identify,
+                            sources=sources,
+                            sampler=self._sampler,
                         )
                         peer.settimeout(None)
                         continue

@@ -13,11 +13,11 @@ _MOST = 1 << 16
 
 
 class TraceIds:
-    """Derived ids by the key of a trace."""
+    """Ids by the key of a trace, derived where no context gives one."""
 
     def __init__(self, session: int) -> None:
         self._session = session
-        self._told: dict[int, tuple[bytes, int]] = {}
+        self._told: dict[int | bytes, tuple[bytes, int]] = {}
 
     def table(self, traces: Traces, *used: Int64 | Int32) -> Table:
         """A table of dtype TRACE with a row for each trace; those that no row points at are left empty.
@@ -31,11 +31,12 @@ class TraceIds:
         for index in used:
             needed[index] = True  # -1 marks the place after the end
         for row in np.flatnonzero(needed[:-1]).tolist():
-            key = traces.key(row)
-            if key not in self._told:
-                self._told[key] = derived_trace_id(self._session, key), int(traces.start_ns[row])
-            name, start_ns = self._told[key]
-            table[row] = name, 0, start_ns
+            given, key = traces.given_id(row), traces.key(row)
+            if (given or key) not in self._told:
+                name = given or derived_trace_id(self._session, key)
+                self._told[given or key] = name, int(traces.start_ns[row])
+            name, start_ns = self._told[given or key]
+            table[row] = name, traces.remote_parent(row), start_ns
         if len(self._told) > 2 * _MOST:
             self._told = dict(list(self._told.items())[_MOST:])
         return table

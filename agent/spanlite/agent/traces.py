@@ -60,7 +60,8 @@ class Attribution:
         status: uint8, values of Status.
         stage: int64, number of the innermost range; NONE or UNKNOWN.
         range_number: int64, the parent: the deepest range that surely encloses the launch, NONE if there is none.
-        root: int64, the outermost range around it; NONE or UNKNOWN.
+        root: int64, the range that gives its trace: the innermost context around it, else the outermost range; NONE or
+            UNKNOWN.
         external_id: uint64, the program's id for it; 0 where ``has_external`` is False.
         has_external: bool.
         trace: int64, row of ``traces``; NONE for no trace or an unknown one.
@@ -120,6 +121,9 @@ def attribute(
     sole = _sole_thread(ranges, anchors, memory)
     thread = _threads(correlation, stream, sole, anchors=anchors, owners=memory.owners)
     rows = len(correlation)
+    # Where stamps place every launch exactly, there is nothing to compare traces for.
+    identity = ranges.root if ranges.by_correlation and not ranges.doubtful.any() else ranges.identity()
+    same_trace = np.ones(rows, np.bool_)
     status = np.full(rows, Status.UNKNOWN if ranges.timelines else Status.NONE, np.uint8)
     innermost = np.full(rows, UNKNOWN if ranges.timelines else NONE, np.int64)
     newest = int(anchors.correlation[-1]) if len(anchors) else NONE
@@ -136,12 +140,18 @@ def attribute(
         else:
             here = _of_thread(anchors, one, sole)
             placed = place_by_time(
-                correlation[mine], gpu_start_ns[mine], anchors=here, timeline=timeline, ranges=ranges
+                correlation[mine],
+                gpu_start_ns[mine],
+                anchors=here,
+                timeline=timeline,
+                ranges=ranges,
+                identity=identity,
             )
         status[mine] = _status(placed, ranges)
         innermost[mine] = placed.innermost
-        waiting[mine] = ~placed.bounded & (status[mine] >= Status.UNKNOWN_STAGE)
-    stage, parent, root = _numbers(innermost, status, ranges)
+        same_trace[mine] = placed.same_trace
+        waiting[mine] = ~placed.bounded & ((status[mine] >= Status.UNKNOWN_STAGE) | ~placed.same_trace)
+    stage, parent, root = _numbers(innermost, status, same_trace, ranges=ranges, identity=identity)
     external_id, has_external, one_root = external_ids(
         correlation, root, externals=externals, ranges=ranges, one_thread=sole != 0, known=memory.root_ids
     )
@@ -196,27 +206,36 @@ def _status(placed: Placed, ranges: Ranges) -> UInt8:
     status = np.full(len(placed.own), known, np.uint8)
     if not ranges.by_correlation:
         status[placed.own] = Status.EXACT
-    status[~placed.one_segment] = Status.UNKNOWN_STAGE
+    status[~placed.same_stage] = Status.UNKNOWN_STAGE
     if ranges.doubtful.any():
         inside = np.flatnonzero(placed.innermost >= 0)
-        status[inside[ranges.doubtful[ranges.rows(placed.innermost[inside])]]] = Status.UNKNOWN_STAGE
+        for stage in (ranges.number, ranges.stage):  # a context lies in the stage around it
+            numbers = stage[ranges.rows(placed.innermost[inside])]
+            inside, numbers = inside[numbers >= 0], numbers[numbers >= 0]
+            status[inside[ranges.doubtful[ranges.rows(numbers)]]] = Status.UNKNOWN_STAGE
     status[placed.innermost == NONE] = Status.NONE
     status[placed.innermost == UNKNOWN] = Status.UNKNOWN
     return status
 
 
-def _numbers(innermost: Int64, status: UInt8, ranges: Ranges) -> tuple[Int64, Int64, Int64]:
+def _numbers(
+    innermost: Int64, status: UInt8, same_trace: Bool, *, ranges: Ranges, identity: Int64
+) -> tuple[Int64, Int64, Int64]:
     """Stage, parent and root of launches by the deepest range around them."""
-    stage = np.where(status == Status.UNKNOWN_STAGE, UNKNOWN, innermost)
-    parent = np.where(innermost < 0, NONE, innermost)
-    root = innermost.copy()
+    stage, root = innermost.copy(), innermost.copy()
+    parent = np.full(len(innermost), NONE, np.int64)
     inside = np.flatnonzero(innermost >= 0)
     if inside.size:
         row = ranges.rows(innermost[inside])
-        root[inside] = ranges.root[row]
+        stage[inside] = ranges.stage[row]
+        begins, same = ranges.root[row], same_trace[inside]
         doubtful = ranges.doubtful[row]
         while doubtful.any():
+            trace = identity[row]
             row[doubtful] = ranges.rows(ranges.parent[row[doubtful]])
+            same &= identity[row] == trace
             doubtful = ranges.doubtful[row]
-        parent[inside] = ranges.number[row]
+        root[inside] = np.where(same, begins, UNKNOWN)
+        parent[inside] = np.where(same & ~ranges.is_context[row], ranges.number[row], NONE)
+    stage[status == Status.UNKNOWN_STAGE] = UNKNOWN
     return stage, parent, root

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,11 +19,12 @@ from spanlite.agent.anchors import (
     merge_externals,
     unwrap,
 )
-from spanlite.agent.boundaries import Bool, Boundaries, Int64, marker_boundaries
+from spanlite.agent.boundaries import Bool, Boundaries, Int64, UInt64, marker_boundaries
 from spanlite.agent.nesting import Nesting
 from spanlite.agent.ranges import OPEN_NS, Ranges
 from spanlite.agent.traces import Attribution, Memory, attribute
 from spanlite.agent.tracetable import SEVERAL
+from spanlite.contract.columns import Table
 
 HISTORY_NS = 10_000_000_000
 """How long boundaries and calls are remembered: longer than launches wait for the GPU."""
@@ -54,10 +56,20 @@ class Tracker:
     The caller guarantees that whatever boundaries a thread passed before a launch are handed in with that launch or
     earlier, as CUPTI writes them: a buffer at a time will do. Launches may be handed in again: those marked
     ``waiting`` may turn out to be known once the next recorded call has arrived.
+
+    Args:
+        history_ns: how long boundaries and calls are remembered.
+        context_of: the traceparents among names of ranges, see `Contexts.of`; asked once, when a range opens.
     """
 
-    def __init__(self, *, history_ns: int = HISTORY_NS) -> None:
+    def __init__(
+        self,
+        *,
+        history_ns: int = HISTORY_NS,
+        context_of: Callable[[UInt64], Table | None] = lambda _names: None,
+    ) -> None:
         self._history_ns = history_ns
+        self._context_of = context_of
         self._nesting = Nesting()
         self._memory = Memory()
         self._anchors = Anchors(*(np.zeros(0, dtype) for dtype in ("<i8", "<i8", "<u8")))
@@ -92,6 +104,7 @@ class Tracker:
         self._anchors = merge_anchors(self._anchors, anchors)
         self._externals = merge_externals(self._externals, externals)
         boundaries = marker_boundaries(activity.markers) if stamps is None else _unwrapped(stamps, reference)
+        boundaries = replace(boundaries, context=self._context_of(boundaries.name))
         ended = self._nesting.feed(boundaries)
         ranges = self._nesting.ranges()
         attribution = attribute(
@@ -107,7 +120,7 @@ class Tracker:
         recent = gpu_start_ns > self._newest(gpu_start_ns, anchors.time_ns, boundaries.time_ns) - PATIENCE_NS
         waiting = self._unsettled(attribution, ranges)
         if len(activity.apis):
-            waiting |= attribution.waiting | self._beyond_ids(ids, attribution)
+            waiting |= attribution.waiting | (self._beyond_ids(ids, attribution) & ~ranges.in_context(attribution.root))
         attribution = replace(attribution, waiting=waiting & recent)
         self._age(reference, ids, anchors.correlation)
         if len(self._memory.root_ids) > len(ranges):
@@ -122,12 +135,15 @@ class Tracker:
             attribution: as `feed` gave it.
             rows: which of its launches, shape (n,).
         """
-        roots = np.unique(attribution.root[rows & ~attribution.has_external])
-        self._memory.root_ids.update(dict.fromkeys(roots[roots >= 0].tolist(), SEVERAL))
+        some = np.flatnonzero(rows & ~attribution.has_external & (attribution.root >= 0))
+        roots, first = np.unique(attribution.root[some], return_index=True)
+        named = attribution.traces.context["remote_parent"][attribution.trace[some][first]] != 0
+        self._memory.root_ids.update(dict.fromkeys(roots[~named].tolist(), SEVERAL))
 
     def _unsettled(self, attribution: Attribution, ranges: Ranges) -> Bool:
         """Launches in an open outermost range that has no id of the program yet, where programs give ids."""
         unsettled = ~attribution.has_external & (attribution.root >= 0) & (len(self._externals) > 0)
+        unsettled &= ~ranges.in_context(attribution.root)
         inside = np.flatnonzero(unsettled)
         unsettled[inside] = ranges.end_ns[ranges.rows(attribution.root[inside])] == OPEN_NS
         return np.asarray(unsettled, np.bool_)

@@ -1,9 +1,10 @@
 """What a span stands for in a process that is traced in windows: weights that add up to what was launched.
 
-A window is a range of correlation ids, those of the calls that were made while kinds were on, and says how many calls
-were made since the window before it. A span of the window stands for launched / traced executions. Weights are whole
-numbers (decision 3), so they alternate: the first k spans of a window have k · launched // traced together. Which span
-gets which is drawn by lot, else a kernel that takes every second turn would always get the smaller one.
+A window says when kinds came on, how many calls were made since the window before it, and how many of those while it
+was open. What is recorded was launched while it was open, so it starts between its opening and that of the next one;
+such a span stands for launched / traced executions. Weights are whole numbers (decision 3), so they alternate: the
+first k spans of a window have k * launched // traced together. Which span gets which is drawn by lot, else a kernel
+that takes every second turn would always get the smaller one.
 """
 
 from __future__ import annotations
@@ -11,15 +12,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlite.contract.columns import Int64, UInt32
+from spanlite.contract.columns import Int64, SamplingMode, UInt32
 from spanlite.contract.errors import FrameError
 
-WINDOW = np.dtype(
-    [("first", "<u4"), ("last", "<u4"), ("launched", "<u8"), ("traced", "<u8"), ("mode", "<u4"), ("zero", "<u4")]
-)
-"""Correlation ids in (first, last], calls since the last window closed, those of them while it was open."""
+WINDOW = np.dtype([("open_ns", "<i8"), ("launched", "<u8"), ("traced", "<u8"), ("mode", "<u4"), ("zero", "<u4")])
+"""CUPTI's clock as kinds came on, calls since the last window closed, those of them while it was open, SamplingMode."""
 KEPT = 256
-_HEAVIEST = (1 << 32) - 1
+_MOST = 1 << 32
 
 
 def unpack_windows(payload: bytes) -> NDArray[np.void]:
@@ -33,10 +32,8 @@ def unpack_windows(payload: bytes) -> NDArray[np.void]:
     windows = np.frombuffer(payload, dtype=WINDOW)
     if ((windows["traced"] == 0) | (windows["launched"] < windows["traced"])).any():
         raise FrameError("windows", "a window in which more was traced than launched, or nothing at all")
-    if (windows["launched"] // np.maximum(windows["traced"], 1) >= _HEAVIEST).any() or (
-        windows["launched"] >> np.uint64(32)
-    ).any():
-        raise FrameError("windows", "a window that stands for more than 2^32 calls")
+    if (windows["launched"] >= _MOST).any():
+        raise FrameError("windows", f"a window that stands for {int(windows['launched'].max())} calls, 2^32 or more")
     return windows
 
 
@@ -45,43 +42,41 @@ class Windows:
 
     Args:
         seed: of the lots.
+
+    Attributes:
+        sampled: some of them stood for more than themselves.
     """
 
     def __init__(self, seed: int) -> None:
         self._lots = np.random.default_rng(seed)
         self._windows = np.zeros(0, dtype=WINDOW)
         self._given = np.zeros(0, dtype=np.int64)
-
-    def __bool__(self) -> bool:
-        return len(self._windows) > 0
+        self.sampled = False
 
     def add(self, windows: NDArray[np.void]) -> None:
         """More of them; one that comes again, after another HELLO, is the same."""
-        new = windows[~np.isin(windows["last"], self._windows["last"])]
-        self._windows = np.concatenate((self._windows, new))[-KEPT:]
-        self._given = np.concatenate((self._given, np.zeros(len(new), dtype=np.int64)))[-KEPT:]
+        new = windows[~np.isin(windows["open_ns"], self._windows["open_ns"])]
+        everything = np.concatenate((self._windows, new))
+        given = np.concatenate((self._given, np.zeros(len(new), dtype=np.int64)))
+        order = np.argsort(everything["open_ns"], kind="stable")[-KEPT:]
+        self._windows, self._given = everything[order], given[order]
+        self.sampled = self.sampled or bool((windows["mode"] != SamplingMode.FULL).any())
 
-    def weights(self, correlation: Int64) -> UInt32:
-        """Weight of each span, shape (n,): 1 outside all windows.
+    def weights(self, start_ns: Int64) -> UInt32:
+        """Weight of each span, shape (n,): 1 before all windows.
 
         Args:
-            correlation: shape (n,), 32 bits of each, as CUPTI wrote them.
+            start_ns: shape (n,), by CUPTI's clock.
         """
-        weight = np.ones(len(correlation), dtype=np.uint32)
-        number = correlation.astype(np.uint32)
-        if not len(correlation) or not self:
+        weight = np.ones(len(start_ns), dtype=np.uint32)
+        if not self.sampled or not len(start_ns):
             return weight
-        order = np.argsort(self._windows["last"], kind="stable")
-        last = self._windows["last"][order]
-        # The counter wraps: a window may lie on both sides of zero, so membership is asked by difference.
-        at = order[np.searchsorted(last, number) % len(last)]
-        window = self._windows[at]
-        size = window["last"] - window["first"]
-        inside = np.flatnonzero((number - window["first"] - np.uint32(1)) < size)
-        by_window = inside[np.argsort(at[inside], kind="stable")]
+        at = np.searchsorted(self._windows["open_ns"], start_ns, side="right") - 1
+        by_window = np.argsort(at, kind="stable")
         which, begin, count = np.unique(at[by_window], return_index=True, return_counts=True)
         for one, where, many in zip(which.tolist(), begin.tolist(), count.tolist(), strict=True):
-            weight[by_window[where : where + many]] = self._shares(one, many)
+            if one >= 0:
+                weight[by_window[where : where + many]] = self._shares(one, many)
         return weight
 
     def _shares(self, window: int, count: int) -> UInt32:

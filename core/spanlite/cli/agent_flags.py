@@ -17,6 +17,7 @@ from spanlite.runtime.sizes import parse_size
 
 if TYPE_CHECKING:
     from spanlite.agent.counts import AgentCounts
+    from spanlite.agent.headsampling import HeadSampler
     from spanlite.agent.identity.identifier import Identifier
     from spanlite.agent.quota import Quotas
     from spanlite.agent.tracing import Tracing
@@ -61,6 +62,13 @@ def add_node_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SOURCES",
         help="who tells who a process is, or none: its own word then (default %(default)s)",
     )
+    group.add_argument(
+        "--sample-traces",
+        type=_positive,
+        default=1,
+        metavar="N",
+        help="keep one trace in N, whole, which then stands for N (default %(default)s: all)",
+    )
     group.add_argument("--kubelet-socket", type=Path, default=_KUBELET, metavar="PATH", help="(default %(default)s)")
 
 
@@ -79,6 +87,17 @@ def quotas_of(args: argparse.Namespace) -> Quotas:
         uid_rate=args.uid_rate,
         memory_bytes=parse_size(args.frame_memory),
     )
+
+
+def sampler_of(args: argparse.Namespace) -> HeadSampler:
+    """Which traces are kept.
+
+    Raises:
+        UsageError: N is too large.
+    """
+    from spanlite.agent.headsampling import HeadSampler
+
+    return HeadSampler(args.sample_traces)
 
 
 def identifier_of(args: argparse.Namespace, clock: Clock, counts: AgentCounts) -> Identifier | None:

@@ -246,6 +246,16 @@ AGENT_OBSERVATIONS_DROPPED = _add(
     labels=("reason",),
 )
 AGENT_SPANS_SENT = _add("spanlite_agent_spans_sent_total", "Spans handed on in batches.", group=_AGENT)
+AGENT_SPANS_SAMPLED_OUT = _add(
+    "spanlite_agent_spans_sampled_out_total",
+    "Spans of traces that --sample-traces leaves out; no loss, since those kept stand for them.",
+    group=_AGENT,
+)
+AGENT_WEIGHTS_CAPPED = _add(
+    "spanlite_agent_weights_capped_total",
+    "Spans that stand for more than 2^32 - 1 executions and say so many: windows and --sample-traces together.",
+    group=_AGENT,
+)
 AGENT_SPANS_UNSTAGED = _add(
     "spanlite_agent_spans_stage_unknown_total",
     "Spans whose stage could not be told, since their records contradict each other.",
@@ -521,7 +531,7 @@ What must add up:
 
     spanlite_agent_spans_received_total + spanlite_agent_spans_recovered_total
                                            = spanlite_agent_spans_sent_total + spanlite_agent_spans_dropped_total
-                                             + spanlite_agent_spool_spans
+                                             + spanlite_agent_spans_sampled_out_total + spanlite_agent_spool_spans
     spanlite_pipeline_spans_received_total = spanlite_pipeline_spans_folded_total
                                              + spanlite_pipeline_spans_ignored_total
     spanlite_exporter_records_total        = spanlite_exporter_points_total + spanlite_exporter_tombstones_total

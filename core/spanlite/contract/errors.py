@@ -11,6 +11,7 @@ SpanliteError            exit code 1 unless its class says otherwise
 ├── TransportError       the broker refuses for good: topic missing, not authorised, login or certificate wrong
 ├── PipelineError        a job cannot be handed to the cluster
 ├── ArchiveError         a Parquet archive cannot be read or written
+├── ReplayError          an archived run cannot be emitted again as asked
 ├── ExporterError        the metrics endpoint cannot be served (port taken, …)
 └── CountersError        a GPU's hardware counters cannot be read: which call said so, its result
 """
@@ -88,6 +89,10 @@ class PipelineError(SpanliteError):
 
 class ArchiveError(SpanliteError):
     """A Parquet archive cannot be read or written."""
+
+
+class ReplayError(SpanliteError):
+    """An archived run cannot be emitted again as asked."""
 
 
 class ExporterError(SpanliteError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -186,3 +187,30 @@ def test_python_programs_push_by_ctypes(native_built: Built, tap: Tap) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={"PATH": os.defpath})
     assert done.stdout == "0 0 1 1 b'idle'\n"
     assert tap.connections == []
+
+
+def test_there_is_no_end_of_trace_contexts(native_built: Built, tap: Tap) -> None:
+    """One a request, more than the texts that are kept for good: each is told once, and plain ranges go on."""
+    most, chunk = 70_000, 2_000
+    contexts = [f"00-{number + 1:032x}-{number + 1:016x}-01" for number in range(most)]
+    with Program(native_built, tap.path) as program:
+        _with_ranges(program)
+        until(lambda: bool(tap.connections), "the connection")
+
+        def came(count: int) -> bool:
+            return len(_stamps(tap.connections[0])) == count
+
+        for at in range(0, most, chunk):
+            program.tell(*(line for text in contexts[at : at + chunk] for line in (f"push {text}", "pop")))
+            assert program.child.stdout
+            for _ in range(2 * chunk):
+                program.child.stdout.readline()
+            until(partial(came, 2 * (at + chunk)), "the stamps")
+        program.ask("push request")
+        program.ask("pop")
+        program.ended_well()
+    (connection,) = tap.connections
+    until(lambda: connection.over, "the end of the connection")
+    stamps = _stamps(connection)
+    assert [name for name, delta in stamps if delta == 1] == [*contexts, "request"]
+    assert tap.dropped() == {}

@@ -39,7 +39,7 @@ def _never(_: Environment) -> bool:
 
 
 def _by_turns(environment: Environment) -> bool:
-    return "SPANLITE_DUTY" in environment or environment.get("SPANLITE_BUDGET", "full") != "full"
+    return "SPANLITE_DUTY" in environment or environment.get("SPANLITE_BUDGET", "1") != "full"
 
 
 def _always(_: Environment) -> bool:
@@ -84,7 +84,7 @@ ISSUES = (
         "CUDA 13.1 update 1)",
         _by_turns,
         "where kinds are enabled by turns (SPANLITE_DUTY, SPANLITE_BUDGET) each turn is a session: stages and traces "
-        "of kernels in graphs may be wrong; else only after another profiler has been in the process",
+        "of kernels in graphs cannot be told and are unknown; else only after another profiler has been in the process",
         "take libcupti of CUDA 13.1 update 1 or later, or trace such programs with SPANLITE_BUDGET=full",
     ),
     Issue(

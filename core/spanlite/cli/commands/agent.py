@@ -16,6 +16,7 @@ examples:
   spanlite agent --socket a.sock --spool spool --socket-group spanlite --peer-bytes 64MiB --peer-spans 1000000
   spanlite agent --socket a.sock --spool spool --otlp-endpoint http://localhost:4318
   spanlite agent --socket a.sock --spool spool --counters --counters-hz 2000
+  spanlite agent --socket a.sock --spool spool --sample-traces 100
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spanlite.cli.agent_flags import add_node_arguments, endpoint_of, identifier_of, quotas_of, telemetry_to
+from spanlite.cli.agent_flags import (
+    add_node_arguments,
+    endpoint_of,
+    identifier_of,
+    quotas_of,
+    sampler_of,
+    telemetry_to,
+)
 from spanlite.cli.counter_flags import add_counter_arguments, counters_of
 from spanlite.cli.kafka_flags import add_kafka_arguments, kafka_settings
 from spanlite.cli.stopping import Stopping
@@ -118,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
 
     bound_arenas()
     settings = SpoolSettings(parse_size(args.spool_limit), Policy(args.spool_policy), Fsync(args.fsync))
-    quotas, access = quotas_of(args), Access.of_group(args.socket_group)
+    quotas, sampler, access = quotas_of(args), sampler_of(args), Access.of_group(args.socket_group)
     stall_s = parse_duration_ns(args.stall_limit) / 1e9
     endpoint, hardware_of = endpoint_of(args), counters_of(args)
     clock, counts, table = SystemClock(), AgentCounts(), PointTable()
@@ -152,6 +160,7 @@ def run(args: argparse.Namespace) -> int:
             access=access,
             tracing=telemetry,
             look=hardware.look,
+            sampler=sampler,
         )
         health = Health(server, sender, clock, counts, stall_s=stall_s)
         table.set_counters(counters)
@@ -190,5 +199,7 @@ def _farewell(counts: AgentCounts, left: int) -> int:
     dropped = counts.by_label(catalogue.AGENT_SPANS_DROPPED)
     why = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items()) if count) or "none"
     sent = counts.value(catalogue.AGENT_SPANS_SENT)
-    print(f"{sent} spans delivered, {left} left in the spool; dropped: {why}", file=sys.stderr, flush=True)
+    sampled_out = counts.value(catalogue.AGENT_SPANS_SAMPLED_OUT)
+    told = f", {sampled_out} of traces that are not sampled" if sampled_out else ""
+    print(f"{sent} spans delivered, {left} left in the spool{told}; dropped: {why}", file=sys.stderr, flush=True)
     return 3 if sum(dropped.values()) else 0

@@ -1,0 +1,116 @@
+"""Selections: the spans that a plain look at every span would take, no others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spanlite.contract.batch import Batch
+from spanlite.contract.errors import ReplayError
+from spanlite.replay.prepare import Settings
+from spanlite.replay.selection import Selection
+from tests.replay.archives import edges, lines, replayed, spans, write_archive
+
+Test = Callable[[dict[str, Any]], bool]
+
+
+def _with_host(batches: list[Batch]) -> list[dict[str, Any]]:
+    return [span | {"host": batch.resource["host.name"]} for batch in batches for span in spans([batch])]
+
+
+def _middle(batches: list[Batch]) -> int:
+    starts = sorted(span["start_unix_ns"] for span in spans(batches))
+    return int(starts[len(starts) // 3])
+
+
+def _cases(batches: list[Batch]) -> dict[str, tuple[Selection, Test]]:
+    seen = spans(batches)
+    middle, traces = _middle(batches), sorted({span["trace_id"] for span in seen} - {""})
+    uuid = next(span["place"]["gpu"] for span in seen if span["place"]["gpu"])
+    stage = Counter(span["stage"] for span in seen if span["stage"]).most_common(1)[0][0]
+    some = (bytes.fromhex(traces[0]), bytes.fromhex(traces[-1]))
+    return {
+        "from": (Selection(from_ns=middle), lambda s: s["start_unix_ns"] >= middle),
+        "to": (Selection(to_ns=middle), lambda s: s["start_unix_ns"] < middle),
+        "trace": (Selection(traces=some), lambda s: s["trace_id"] in (traces[0], traces[-1])),
+        "host": (Selection(hosts=("node-1", "x")), lambda s: s["host"] == "node-1"),
+        "gpu": (Selection(gpus=(uuid,)), lambda s: s["place"]["gpu"] == uuid),
+        "kernel": (
+            Selection(kernels=("*gemm*", "_Z*elementwise*")),
+            lambda s: any(
+                fnmatchcase(s[name], text) for name in ("kernel", "name") for text in ("*gemm*", "_Z*elementwise*")
+            ),
+        ),
+        "stage": (Selection(stages=(stage,)), lambda s: s["stage"] == stage),
+        "no stage": (Selection(stages=("",)), lambda s: s["stage"] == ""),
+        "duration": (Selection(least_ns=5000), lambda s: s["duration_ns"] >= 5000),
+        "two": (
+            Selection(least_ns=3000, stages=(stage,)),
+            lambda s: s["duration_ns"] >= 3000 and s["stage"] == stage,
+        ),
+    }
+
+
+NAMES = ["from", "to", "trace", "host", "gpu", "kernel", "stage", "no stage", "duration", "two"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_condition_takes_what_meets_it(archive: Path, recorded: list[Batch], name: str) -> None:
+    """The spans that come, with all that they say and their ids, are those that meet the condition."""
+    selection, test = _cases(recorded)[name]
+    expected = Counter(span["span_id"] for span in _with_host(recorded) if test(span))
+    got = replayed(archive, Settings(selection=selection), window_spans=8000)
+    assert Counter(span["span_id"] for span in spans(got)) == expected
+    assert 0 < expected.total() < lines(recorded).total()
+    assert not lines(got) - lines(recorded)
+
+
+@pytest.mark.parametrize("name", ["to", "kernel", "duration"])
+def test_whole_traces_come_whole(archive: Path, recorded: list[Batch], name: str) -> None:
+    """Every span of a trace with a match comes, and those without a trace that match themselves."""
+    selection, test = _cases(recorded)[name]
+    everything = _with_host(recorded)
+    matched = {span["trace_id"] for span in everything if test(span)} - {""}
+    expected = Counter(span["span_id"] for span in everything if span["trace_id"] in matched or test(span))
+    whole = Selection(
+        **{field: getattr(selection, field) for field in selection.__dataclass_fields__} | {"whole_traces": True}
+    )
+    assert Counter(span["span_id"] for span in spans(replayed(archive, Settings(selection=whole)))) == expected
+
+
+def test_kept_ids_come_in_runs_and_remapped_ones_in_whole_batches(archive: Path, recorded: list[Batch]) -> None:
+    """With gaps between rows, `keep` cuts batches so that ids stay, `remap` does not and keeps every relation."""
+    selection = Selection(least_ns=5000, whole_traces=False)
+    kept = replayed(archive, Settings(selection=selection))
+    mapped = replayed(archive, Settings(selection=selection, ids="remap"))
+    assert not edges(kept) - edges(recorded)
+    assert len(mapped) < len(kept)
+    assert len({name for name, *_ in edges(mapped)}) == edges(mapped).total() == edges(kept).total()
+    names = [(batch.producer, batch.sequence) for batch in kept]
+    assert len(set(names)) == len(names)
+    assert not {name for name, _ in names} & {batch.producer for batch in recorded}
+
+
+def test_nothing_selected_is_an_error(archive: Path) -> None:
+    """A selection that no span meets says so, rather than to write an empty file."""
+    with pytest.raises(ReplayError, match="no span is selected"):
+        replayed(archive, Settings(selection=Selection(hosts=("nobody",))))
+
+
+def test_row_groups_out_of_the_time_range_are_not_read(small: list[Batch], tmp_path: Path) -> None:
+    """A time range at the end reads few row groups: the others are left out by their statistics."""
+    from spanlite.cli.replay_run import ArchiveFiles
+    from spanlite.replay.plan import make_plan
+    from spanlite.replay.read import Reader
+
+    write_archive(tmp_path, small, roll_spans=200)
+    last = max(int(batch.columns.start_ns.max()) for batch in small)
+    files, selection = ArchiveFiles(str(tmp_path)), Selection(from_ns=last)
+    reader = Reader(files, make_plan(files, selection), selection)
+    assert sum(len(batch.columns) for _, parts in reader.batches() for batch in parts) >= 1
+    assert reader.reading.groups_read == 1 < len(files.sources)
