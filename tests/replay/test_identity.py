@@ -35,10 +35,9 @@ def test_topology_is_kept_and_ids_are_all_others(archive: Path, recorded: list[B
     assert not {span for span, *_ in before} & {span for span, *_ in after}
     assert not ({trace for *_, trace in before} - {b""}) & {trace for *_, trace in after}
     by_span = dict(zip((row[0] for row in _in_order(recorded)), (row[0] for row in _in_order(mapped)), strict=True))
-    by_span[0] = 0
-    assert Counter((by_span[span], by_span.get(parent, -1)) for span, parent, _ in before) == Counter(
-        (span, parent if parent in set(by_span.values()) else -1) for span, parent, _ in after
-    )
+    parents = {span: parent for span, parent, _ in after}
+    assert all(parents[by_span[span]] == by_span[parent] for span, parent, _ in before if parent)
+    assert sum(1 for _, parent, _ in before if parent) == sum(1 for _, parent, _ in after if parent) > 1000
 
 
 def _in_order(batches: list[Batch]) -> list[tuple[int, int, int]]:

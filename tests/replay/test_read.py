@@ -69,7 +69,7 @@ def test_many_small_files_are_read_in_bounded_memory(small: list[Batch], tmp_pat
         write_archive(tmp_path, small[begin : begin + 3], buckets=2, row_group_rows=64)
     files = ArchiveFiles(str(tmp_path))
     groups = sum(files.open(source).num_row_groups for source in files.sources)
-    assert len(files.sources) > 50
+    assert len(files.sources) > 15
     plan = make_plan(files, Selection())
     reader = Reader(files, plan, Selection(), window_spans=300, open_groups=8)
     got = [batch for _, parts in reader.batches() for batch in parts]

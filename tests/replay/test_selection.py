@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from spanlite.contract.batch import Batch
 from spanlite.contract.errors import ReplayError
 from spanlite.replay.prepare import Settings
 from spanlite.replay.selection import Selection
-from tests.replay.archives import edges, lines, replayed, spans, write_archive
+from tests.replay.archives import edges, replayed, spans, write_archive
 
 Test = Callable[[dict[str, Any]], bool]
 
@@ -23,14 +25,25 @@ def _with_host(batches: list[Batch]) -> list[dict[str, Any]]:
     return [span | {"host": batch.resource["host.name"]} for batch in batches for span in spans([batch])]
 
 
-def _middle(batches: list[Batch]) -> int:
-    starts = sorted(span["start_unix_ns"] for span in spans(batches))
-    return int(starts[len(starts) // 3])
+@pytest.fixture(scope="module")
+def everything(recorded: list[Batch]) -> list[dict[str, Any]]:
+    """Every recorded span, and the host that it ran on."""
+    return _with_host(recorded)
 
 
-def _cases(batches: list[Batch]) -> dict[str, tuple[Selection, Test]]:
-    seen = spans(batches)
-    middle, traces = _middle(batches), sorted({span["trace_id"] for span in seen} - {""})
+@pytest.fixture(scope="module")
+def said(everything: list[dict[str, Any]]) -> dict[str, str]:
+    """All that each span says, by its id."""
+    return {span["span_id"]: _said(span) for span in everything}
+
+
+def _said(span: dict[str, Any]) -> str:
+    return json.dumps({name: value for name, value in span.items() if name != "host"}, sort_keys=True)
+
+
+def _cases(seen: list[dict[str, Any]]) -> dict[str, tuple[Selection, Test]]:
+    starts = sorted(span["start_unix_ns"] for span in seen)
+    middle, traces = starts[len(starts) // 3], sorted({span["trace_id"] for span in seen} - {""})
     uuid = next(span["place"]["gpu"] for span in seen if span["place"]["gpu"])
     stage = Counter(span["stage"] for span in seen if span["stage"]).most_common(1)[0][0]
     some = (bytes.fromhex(traces[0]), bytes.fromhex(traces[-1]))
@@ -60,40 +73,39 @@ NAMES = ["from", "to", "trace", "host", "gpu", "kernel", "stage", "no stage", "d
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_condition_takes_what_meets_it(archive: Path, recorded: list[Batch], name: str) -> None:
+def test_a_condition_takes_what_meets_it(
+    archive: Path, everything: list[dict[str, Any]], said: dict[str, str], name: str
+) -> None:
     """The spans that come, with all that they say and their ids, are those that meet the condition."""
-    selection, test = _cases(recorded)[name]
-    expected = Counter(span["span_id"] for span in _with_host(recorded) if test(span))
-    got = replayed(archive, Settings(selection=selection), window_spans=8000)
-    assert Counter(span["span_id"] for span in spans(got)) == expected
-    assert 0 < expected.total() < lines(recorded).total()
-    assert not lines(got) - lines(recorded)
+    selection, test = _cases(everything)[name]
+    expected = Counter(span["span_id"] for span in everything if test(span))
+    got = spans(replayed(archive, Settings(selection=selection), window_spans=8000))
+    assert 0 < expected.total() < len(everything)
+    assert Counter(span["span_id"] for span in got) == expected
+    assert [span for span in got if _said(span) != said[span["span_id"]]] == []
 
 
 @pytest.mark.parametrize("name", ["to", "kernel", "duration"])
-def test_whole_traces_come_whole(archive: Path, recorded: list[Batch], name: str) -> None:
+def test_whole_traces_come_whole(archive: Path, everything: list[dict[str, Any]], name: str) -> None:
     """Every span of a trace with a match comes, and those without a trace that match themselves."""
-    selection, test = _cases(recorded)[name]
-    everything = _with_host(recorded)
+    selection, test = _cases(everything)[name]
     matched = {span["trace_id"] for span in everything if test(span)} - {""}
     expected = Counter(span["span_id"] for span in everything if span["trace_id"] in matched or test(span))
-    whole = Selection(
-        **{field: getattr(selection, field) for field in selection.__dataclass_fields__} | {"whole_traces": True}
-    )
-    assert Counter(span["span_id"] for span in spans(replayed(archive, Settings(selection=whole)))) == expected
+    got = replayed(archive, Settings(selection=replace(selection, whole_traces=True)))
+    assert Counter(span["span_id"] for span in spans(got)) == expected
 
 
-def test_kept_ids_come_in_runs_and_remapped_ones_in_whole_batches(archive: Path, recorded: list[Batch]) -> None:
+def test_kept_ids_come_in_runs_and_remapped_ones_in_whole_batches(small_archive: Path, small: list[Batch]) -> None:
     """With gaps between rows, `keep` cuts batches so that ids stay, `remap` does not and keeps every relation."""
-    selection = Selection(least_ns=5000, whole_traces=False)
-    kept = replayed(archive, Settings(selection=selection))
-    mapped = replayed(archive, Settings(selection=selection, ids="remap"))
-    assert not edges(kept) - edges(recorded)
+    selection = Selection(least_ns=20_000)
+    kept = replayed(small_archive, Settings(selection=selection))
+    mapped = replayed(small_archive, Settings(selection=selection, ids="remap"))
+    assert not edges(kept) - edges(small)
     assert len(mapped) < len(kept)
     assert len({name for name, *_ in edges(mapped)}) == edges(mapped).total() == edges(kept).total()
     names = [(batch.producer, batch.sequence) for batch in kept]
     assert len(set(names)) == len(names)
-    assert not {name for name, _ in names} & {batch.producer for batch in recorded}
+    assert not {name for name, _ in names} & {batch.producer for batch in small}
 
 
 def test_nothing_selected_is_an_error(archive: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_shift_too_far_is_refused(archive: Path, recorded: list[Batch]) -> Non
     with pytest.raises(UsageError, match="smaller shift"):
         check_offset(2**63 - 10, first_ns=0, last_ns=10)
     with pytest.raises(UsageError, match="smaller shift"):
-        replayed(archive, Settings(shift="offset=+2000000h"))
+        replayed(archive, Settings(shift="offset=+2400000h"))
     with pytest.raises(UsageError, match="smaller shift"):
         shifted(recorded[0], 2**63 - 1)
 

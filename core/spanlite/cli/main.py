@@ -39,6 +39,7 @@ COMMANDS = {
     "cat": Entry("cat", "agent", "print the spans of a recording or of batch files as JSON lines"),
     "archive": Entry("archive", "pipeline", "list, verify or compact an archive"),
     "summary": Entry("summary", "pipeline", "time per kernel of an archive, as CSV"),
+    "replay": Entry("replay", "replay,pipeline,kafka", "emit the spans of an archive again: file, stdout or Kafka"),
     "run": Entry("run", "agent", "run a program with its GPU kernels traced"),
     "doctor": Entry("doctor", "agent", "tell what this node or a program can do with spanlite, and what to mend"),
     "agent": Entry("agent", "agent,kafka,exporters", "take spans from traced processes and send them to Kafka"),

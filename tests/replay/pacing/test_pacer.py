@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -258,13 +260,20 @@ def test_no_lateness_yet() -> None:
 
 def test_quiet_is_undone() -> None:
     """Proves that garbage collection and turns are as before, after an error too."""
-    before = (gc.isenabled(), sys.getswitchinterval(), gc.get_freeze_count())
-    with contextlib.suppress(ZeroDivisionError), quiet() as slack_ns:
+
+    def state() -> tuple[object, ...]:
+        slack = Path("/proc/self/timerslack_ns")
+        turns = sys.getswitchinterval(), os.sched_getscheduler(0)
+        return gc.isenabled(), gc.get_freeze_count(), turns, slack.exists() and slack.read_text()
+
+    before = state()
+    with contextlib.suppress(ZeroDivisionError), quiet(realtime=True) as granted:
         assert not gc.isenabled()
         assert sys.getswitchinterval() == pytest.approx(50e-6)
-        assert slack_ns in (1, None)
+        assert granted.slack_ns in (1, None)
+        assert granted.realtime == (os.sched_getscheduler(0) == os.SCHED_FIFO)
         raise ZeroDivisionError
-    assert (gc.isenabled(), sys.getswitchinterval(), gc.get_freeze_count()) == before
+    assert state() == before
 
 
 def test_the_machine_is_never_early() -> None:

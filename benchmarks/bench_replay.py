@@ -1,0 +1,143 @@
+"""Replay: archive to SpanBatch messages as fast as it goes, in spans/s on one core, and the memory that it takes.
+
+The archive is a recorded serving run, several times over; batches are as large as an agent's. `all` is plan, reading
+and encoding in one thread. A run to a file reads in a thread of its own; memory is that of the command, interpreter and
+libraries included.
+
+SPANLITE_RECORDINGS names a folder with serve_steady.parquet, a kernel table; else a slice of it in tests/data serves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from spanlite.cli.replay_run import ArchiveFiles
+from spanlite.contract.batch import Batch
+from spanlite.contract.codec import encode_batch
+from spanlite.pipeline.archive.write import ArchiveWriter
+from spanlite.replay.plan import make_plan
+from spanlite.replay.prepare import Replay, Settings
+from spanlite.replay.read import Reader
+from spanlite.replay.running import run_replay
+from spanlite.replay.selection import Selection
+from spanlite.replay.sinks import FileSink
+from spanlite.runtime.allocator import keep_freed
+from spanlite.runtime.clock import SystemClock
+
+sys.path[:0] = [str(Path(__file__).parents[1])]
+
+from benchmarks.bench_archive import find_table, read_table  # noqa: E402 - the root comes first
+
+LEAST_SPANS = 4_000_000
+REPEATS = 3
+
+
+def write(root: Path, batches: list[Batch]) -> int:
+    """The recording, as often as it takes; returns how many spans that is."""
+    spans = sum(len(batch.columns) for batch in batches)
+    writer = ArchiveWriter(root)
+    times = -(-LEAST_SPANS // spans)
+    for number in range(times):
+        for batch in batches:
+            writer.add(
+                replace(
+                    batch,
+                    sequence=batch.sequence + number * len(batches),
+                    first_row=batch.first_row + number * spans,
+                    emit_ns=batch.emit_ns + number,
+                )
+            )
+    writer.close()
+    return spans * times
+
+
+def best_s(work: Callable[[], object]) -> float:
+    """Seconds of the best of some runs."""
+    best = float("inf")
+    for _ in range(REPEATS):
+        begin = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - begin)
+    return best
+
+
+_CHILD = """
+import sys
+from pathlib import Path
+from spanlite.cli.main import main
+
+code = main(sys.argv[1:])
+lines = Path("/proc/self/status").read_text().splitlines()
+print(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
+sys.exit(code)
+"""
+
+
+def memory_mib(folder: Path) -> float:
+    """Most memory of `spanlite replay run`, in MiB."""
+    words = ["replay", "run", str(folder / "traces"), "--to", "file", "-o", str(folder / "again.spans"), "-q"]
+    done = subprocess.run([sys.executable, "-c", _CHILD, *words], check=True, capture_output=True, text=True)
+    return int(done.stdout) / 1024
+
+
+def measure(batches: list[Batch], folder: Path) -> dict[str, float]:
+    """The figures by name."""
+    spans = write(folder / "traces", batches)
+    files, everything = ArchiveFiles(str(folder / "traces")), Selection()
+    plan = make_plan(files, everything)
+    size = sum(len(encode_batch(batch)) for batch in batches) / sum(len(batch.columns) for batch in batches)
+
+    def read() -> None:
+        assert sum(len(b.columns) for _, parts in Reader(files, plan, everything).batches() for b in parts) == spans
+
+    def run(settings: Settings) -> None:
+        replay = Replay(files, settings, now_ns=0)
+        assert sum(len(ready.item.batch.columns) for ready in replay.ready()) == spans
+
+    def to_file() -> None:
+        replay = Replay(files, Settings(), now_ns=0)
+        outcome = run_replay(replay, FileSink(folder / "out.spans", keep=False), SystemClock())
+        assert outcome.account.spans == spans
+
+    return {
+        "spans": spans,
+        "bytes_per_span": size,
+        "plan_spans_per_s": spans / best_s(lambda: make_plan(files, everything)),
+        "read_spans_per_s": spans / best_s(read),
+        "encode_spans_per_s": len(batches[0].columns) / best_s(lambda: encode_batch(batches[0])),
+        "all_spans_per_s": spans / best_s(lambda: run(Settings())),
+        "all_remapped_and_moved_spans_per_s": spans / best_s(lambda: run(Settings(ids="remap", shift="offset=+2h"))),
+        "to_file_spans_per_s": spans / best_s(to_file),
+        "command_memory_mib": memory_mib(folder),
+    }
+
+
+def main() -> None:
+    """Prints the figures; `--json FILE` writes them as well."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    args = parser.parse_args()
+    keep_freed()
+    pa.set_memory_pool(pa.system_memory_pool())
+    pa.set_cpu_count(1)
+    batches = read_table(find_table())
+    with tempfile.TemporaryDirectory() as folder:
+        figures = measure(batches, Path(folder))
+    for name, value in figures.items():
+        print(f"{name:<36}{value:>16,.2f}")
+    if args.json:
+        args.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""Emit the spans of an archive again: to a file, to stdout, to a Kafka topic; as fast as it goes, or as they came.
+
+  run     read, select, move in time, rename, pace, emit
+
+ARCHIVE is a folder, or s3://bucket/prefix with options such as ?endpoint_override=host:port&scheme=http&region=….
+Durations and the relations between spans are never changed; where ids are, all are mapped one to one.
+
+exit codes: 0 done, 3 done and spans were lost (counted by reason), 1 failed, 2 the call is wrong, 130 stopped
+
+examples:
+  spanlite replay run traces/ --to file -o again.spans
+  spanlite replay run traces/ --to stdout --kernel '*gemm*' --whole-traces | jq .duration_ns
+  spanlite replay run traces/ --to kafka --bootstrap kafka:9092 --create-topic --shift now --speed 1
+  spanlite replay run traces/ --to kafka --topic load.spans-test --ids remap --loop 10 --speed max --qps 500
+  spanlite replay run traces/ --to file -o day.spans --since 2026-11-29T00:00:00Z --until 2026-11-30T00:00:00Z --dry-run
+  spanlite replay run traces/ --to kafka --checkpoint run.json --resume
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from spanlite.cli import replay_flags
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The actions, each with flags of its own."""
+    actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
+    run_parser = actions.add_parser(
+        "run",
+        help="emit an archive's spans again",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    replay_flags.add_arguments(run_parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when all was emitted, 3 when spans were lost, 130 when it was stopped before its end.
+
+    Raises:
+        SpanliteError: what is wrong with the call, the archive, the place to write to, or the brokers.
+    """
+    from spanlite.cli import replay_run
+
+    return replay_run.run(args)

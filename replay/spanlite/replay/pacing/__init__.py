@@ -1,0 +1,1 @@
+"""When each item of a replay is due, and waiting until then."""

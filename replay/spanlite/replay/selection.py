@@ -1,0 +1,105 @@
+"""Which spans a replay takes: tests on values that repeat are made once a value, not once a span."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, fields
+from fnmatch import translate
+from re import compile as pattern
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanlite.replay.runs import id_codes, text_codes
+
+Mask = NDArray[np.bool_]
+_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """All conditions hold for a span that is taken; of several values of one condition one must.
+
+    Attributes:
+        from_ns, to_ns: first start taken, and first one that is not; Unix nanoseconds.
+        traces: trace ids, 16 bytes each.
+        hosts, gpus: as columns `host` and `gpu_uuid` hold them.
+        kernels: patterns (`*`, `?`, `[…]`) of the kernel's id or its full name.
+        stages: patterns of the stage; `""` for spans outside all stages.
+        least_ns: shortest duration.
+        whole_traces: also every span of a trace that has one that is taken.
+    """
+
+    from_ns: int = _LOWEST
+    to_ns: int = _HIGHEST
+    traces: tuple[bytes, ...] = ()
+    hosts: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+    stages: tuple[str, ...] = ()
+    least_ns: int = 0
+    whole_traces: bool = False
+
+    @property
+    def everything(self) -> bool:
+        """Whether no condition leaves any span out."""
+        return all(getattr(self, field.name) == field.default for field in fields(self) if field.name != "whole_traces")
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that `mask` reads."""
+        asked = {
+            "start_ns": self.from_ns != _LOWEST or self.to_ns != _HIGHEST,
+            "trace_id": bool(self.traces),
+            "host": bool(self.hosts),
+            "gpu_uuid": bool(self.gpus),
+            "kernel": bool(self.kernels),
+            "name": bool(self.kernels),
+            "stage": bool(self.stages),
+            "duration_ns": self.least_ns > 0,
+        }
+        return [name for name, wanted in asked.items() if wanted]
+
+    def mask(self, table: Any) -> Mask:
+        """Which rows of a table with `columns` meet the conditions themselves, shape (n,)."""
+        taken = np.ones(len(table), dtype=bool)
+        if self.from_ns != _LOWEST or self.to_ns != _HIGHEST:
+            start = table["start_ns"].to_numpy()
+            taken &= (start >= self.from_ns) & (start < self.to_ns)
+        if self.least_ns > 0:
+            taken &= table["duration_ns"].to_numpy() >= self.least_ns
+        if self.traces:
+            taken &= among(table["trace_id"], set(self.traces))
+        for name, wanted in (("host", self.hosts), ("gpu_uuid", self.gpus)):
+            if wanted:
+                taken &= _matching(table[name], wanted.__contains__)
+        if self.kernels:
+            matches = _any_of(self.kernels)
+            taken &= _matching(table["kernel"], matches) | _matching(table["name"], matches)
+        if self.stages:
+            taken &= _matching(table["stage"], _any_of(self.stages))
+        return taken
+
+    def may_hold(self, least_start: int, most_start: int) -> bool:
+        """Whether rows with starts in a closed range may meet the conditions; never so of those of a whole trace."""
+        return most_start >= self.from_ns and least_start < self.to_ns
+
+
+EVERYTHING = Selection()
+
+
+def among(column: Any, ids: Set[bytes]) -> Mask:
+    """Which rows of a column of 16-byte ids hold one of `ids`."""
+    codes, values = id_codes(column)
+    return np.array([*(value.tobytes() in ids for value in values), False], dtype=bool)[codes]
+
+
+def _matching(column: Any, matches: Callable[[str], bool]) -> Mask:
+    codes, values = text_codes(column)
+    return np.array([*map(matches, values), matches("")], dtype=bool)[codes]
+
+
+def _any_of(patterns: Sequence[str]) -> Callable[[str], bool]:
+    compiled = [pattern(translate(text)) for text in patterns]
+    return lambda text: any(one.match(text) for one in compiled)
