@@ -223,7 +223,7 @@ def test_a_job_that_went_back_to_its_checkpoint_makes_nothing_fall(kafka: Kafka,
     shows(exporter, 13)
     topic.send(point_of(SERIES[0], 2, epoch=1))
     shows(exporter, 15)
-    assert exporter.own("spanlite_exporter_points_total") == {"newest": 3, "older": 2, "restarted": 1}
+    assert exporter.own("spanlite_exporter_points_total") == {"newest": 3, "older": 2, "restarted": 1, "refused": 0}
 
 
 def test_replicas_show_the_same(kafka: Kafka, start: Start) -> None:
@@ -278,7 +278,7 @@ def test_a_poison_record_is_counted_and_passed_over(kafka: Kafka, start: Start) 
     assert exporter.own("spanlite_exporter_points_rejected_total") == {"not_protobuf": 1}
     assert exporter.own("spanlite_exporter_tombstones_total") == {"": 1}
     assert exporter.own("spanlite_exporter_records_total") == {"": 4}
-    assert exporter.own("spanlite_exporter_points_total") == {"newest": 2, "older": 0, "restarted": 0}
+    assert exporter.own("spanlite_exporter_points_total") == {"newest": 2, "older": 0, "restarted": 0, "refused": 0}
     assert exporter.own("spanlite_exporter_last_event_timestamp_seconds") == {"": 4}
     assert exporter.launches() == 3
     assert "is passed over: not_protobuf" in exporter.process.said()
