@@ -60,9 +60,7 @@ static CUptiResult enable_kinds(bool on) {
 }
 
 /* Whether kinds are on for good from the start, whatever that costs. */
-static bool always_on(void) {
-  return settings()->budget == 0 && settings()->duty_on_ns == settings()->duty_period_ns;
-}
+static bool always_on(void) { return settings()->budget == 0 && !settings()->fixed; }
 
 static uint64_t unix_clock(void) { return (uint64_t)clock_ns(CLOCK_REALTIME); }
 
@@ -216,7 +214,7 @@ uint64_t collect_step(uint64_t now_ns) {
   return next;
 }
 
-bool collect_asks(void) { return settings()->budget != 0 && settings()->duty_on_ns == settings()->duty_period_ns; }
+bool collect_asks(void) { return settings()->budget != 0 && !settings()->fixed; }
 
 bool collect_is_aloof(void) { return atomic_load(&aloof); }
 

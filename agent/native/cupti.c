@@ -1,50 +1,13 @@
 #include "cupti.h"
 
 #include <dlfcn.h>
-#include <glob.h>
 #include <string.h>
 
+#include "open_cupti.h"
 #include "settings.h"
 #include "state.h"
 
 struct cupti cupti;
-
-static const char *const names[] = {"libcupti.so.13", "libcupti.so.12"};
-static const char *const places[] = {
-    "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.1[23]",
-    "/usr/local/cuda/targets/*/lib/libcupti.so.1[23]",
-    "/usr/local/cuda-1[23]*/extras/CUPTI/lib64/libcupti.so.1[23]",
-    "/usr/local/cuda-1[23]*/targets/*/lib/libcupti.so.1[23]",
-};
-
-static void *open_by_name(int more_flags) {
-  for (size_t at = 0; at < sizeof names / sizeof *names; at++) {
-    void *library = dlopen(names[at], RTLD_LAZY | RTLD_LOCAL | more_flags);
-    if (library) return library;
-  }
-  return NULL;
-}
-
-static void *open_by_place(void) {
-  for (size_t at = 0; at < sizeof places / sizeof *places; at++) {
-    glob_t found;
-    void *library = NULL;
-    if (glob(places[at], 0, NULL, &found) == 0) {
-      for (size_t which = found.gl_pathc; which-- > 0 && !library;) /* the newest first */
-        library = dlopen(found.gl_pathv[which], RTLD_LAZY | RTLD_LOCAL);
-      globfree(&found);
-    }
-    if (library) return library;
-  }
-  return NULL;
-}
-
-static void *open_library(void) {
-  if (settings()->cupti) return dlopen(settings()->cupti, RTLD_LAZY | RTLD_LOCAL); /* who names one means that one */
-  void *library = open_by_name(RTLD_NOLOAD);
-  if (!library) library = open_by_name(0);
-  return library ? library : open_by_place();
-}
 
 /* A function of the library into the table; ISO C has no cast for it. */
 static bool find(void *library, const char *name, void *slot) {
@@ -59,7 +22,7 @@ static bool known(uint32_t version) {
 }
 
 bool load_cupti(void) {
-  void *library = open_library();
+  void *library = open_cupti(settings()->cupti);
   bool whole = library != NULL;
 #define FIND(name) whole = whole && find(library, "cupti" #name, &cupti.name)
   FIND(GetVersion);

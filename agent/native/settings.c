@@ -42,6 +42,7 @@ static void read_duty(void) {
   if (slash == text || *slash != '/') return;
   uint64_t period = strtoull(slash + 1, &end, 10);
   if (end == slash + 1 || *end || on == 0 || on >= period || period > 3600000) return;
+  read_once.fixed = true;
   read_once.duty_on_ns = on * MS;
   read_once.duty_period_ns = period * MS;
 }

@@ -24,6 +24,7 @@ struct settings {
   uint64_t settle_ns;       /* SPANLITE_SETTLE_MS: so long after the first context CUPTI is first touched */
   uint64_t no_records_ns;   /* SPANLITE_NO_RECORDS_MS: launches for so long and no record of any are worth an alarm */
   double budget;            /* SPANLITE_BUDGET in percent, as a share; 0 (full): kinds are always on */
+  bool fixed;               /* SPANLITE_DUTY is set: windows as it says, and no budget */
   uint64_t duty_on_ns;      /* SPANLITE_DUTY=ON/PERIOD in ms, whatever that costs; equal: not set */
   uint64_t duty_period_ns;
 };

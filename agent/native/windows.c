@@ -46,8 +46,6 @@ static void enter(enum phase next, uint64_t now_ns, uint64_t for_ns) {
   due = now_ns + for_ns;
 }
 
-static bool fixed(void) { return settings()->duty_on_ns < settings()->duty_period_ns; }
-
 /* How many spans have come of how many launches since the last time that any came. */
 static void note_spans(void) {
   uint64_t spans = buffers_spans();
@@ -129,7 +127,7 @@ static void begin(uint64_t now_ns, void (*kinds)(bool)) {
   }
   at_end = at_begin - 1;
   spans_then = buffers_spans();
-  if (!fixed()) {
+  if (!settings()->fixed) {
     begin_full(now_ns);
     return;
   }
@@ -160,7 +158,7 @@ static void check_full(uint64_t now_ns, void (*kinds)(bool), bool *flush) {
 static void settle(uint64_t now_ns) {
   note_spans();
   note_price(observed.on_launches + observed.off_launches, observed.on_ns + observed.off_ns);
-  if (!fixed()) plan = governor_plan(&governor, observed);
+  if (!settings()->fixed) plan = governor_plan(&governor, observed);
   enter(CLOSED, now_ns, governor_jitter(&governor, plan.off_ns));
 }
 

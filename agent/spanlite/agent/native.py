@@ -27,15 +27,24 @@ def find_collector(named: Path | None = None, *, places: Iterable[Path] = PLACES
     Raises:
         UsageError: it was not built, or the file that was named is not there.
     """
+    return find_built(LIBRARY, named, places)
+
+
+def find_built(library: str, named: Path | None, places: Iterable[Path] = PLACES) -> Path:
+    """The absolute path of a library of ours.
+
+    Raises:
+        UsageError: it was not built, or the file that was named is not there.
+    """
     if named is not None:
         if not named.is_file():
-            raise UsageError(f"{named}: there is no such file; name a {LIBRARY} that was built")
+            raise UsageError(f"{named}: there is no such file; name a {library} that was built")
         return named.absolute()
     for place in places:
-        if (place / LIBRARY).is_file():
-            return (place / LIBRARY).absolute()
+        if (place / library).is_file():
+            return (place / library).absolute()
     raise UsageError(
-        f"{LIBRARY} is not built: run `make native` in the source tree (it needs gcc), or name a file that was built "
+        f"{library} is not built: run `make native` in the source tree (it needs gcc), or name a file that was built "
         "elsewhere for this kind of machine"
     )
 

@@ -96,7 +96,9 @@ def test_an_agent_that_says_nothing_objects_to_nothing(native_built: Built, tap:
     with Program(native_built, tap.path, SPANLITE_BUDGET="1") as program:
         program.start().ask("context")
         until(lambda: program.number("get enables") > 0, "kinds")
+        assert program.ask("state") == "active"
         program.ended_well()
+    assert told(tap, "state")[0] == "waiting"
 
 
 def test_a_context_that_is_no_primary_one_is_found_in_the_end(native_built: Built, tap: Tap) -> None:
@@ -107,6 +109,7 @@ def test_a_context_that_is_no_primary_one_is_found_in_the_end(native_built: Buil
         tap.say(SPEAK)
         until(lambda: program.ask("state") == "active", "tracing")
         program.ended_well()
+    assert told(tap, "state")[0] == "waiting"
 
 
 def test_a_quiet_program_is_traced_in_full_and_a_busy_one_in_windows(
@@ -168,6 +171,7 @@ def test_what_it_costs_is_told(native_built: Built, tap: Tap, record: tuple[str,
         load(program, record[1], 30_000, 1000, 1)
         until(lambda: told(tap, "affordable") == ["1", "0"], "the price")
         program.ended_well()
+    assert told(tap, "affordable") == ["1", "0"]
 
 
 def test_without_an_agent_nothing_is_done(native_built: Built, place: Path, record: tuple[str, str]) -> None:
@@ -239,3 +243,5 @@ def test_launches_without_records_are_an_alarm_until_some_come(
         program.ask("set withhold 0")
         until(lambda: program.ask("state") == "active", "the end of the alarm")
         program.ended_well()
+    said = told(tap, "state")
+    assert said.count("no_records") == 1

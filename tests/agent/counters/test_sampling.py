@@ -274,3 +274,4 @@ def test_a_fault_of_ours_is_a_state(node: list[NodeCounters]) -> None:
     node.append(counters)
     counters.start()
     until(lambda: list(states(counters).values()) == ["failed"])
+    assert counts.by_label(catalogue.AGENT_COUNTER_SAMPLES) == {}

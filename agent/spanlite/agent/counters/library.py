@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from spanlite.agent.counters.samples import Samples
-from spanlite.contract.errors import CountersError, UsageError
+from spanlite.agent.native import PLACES, find_built
+from spanlite.contract.errors import CountersError
 
 LIBRARY = "libspanlite_counters.so"
-PLACES = (Path(__file__).parents[3] / "native" / "build", Path(__file__).parents[1])
 """Beside the agent's modules, where a package has it, and in the source tree."""
 _ERROR_BYTES = 512
 _LEVELS = ("unknown", "no", "off", "yes")
@@ -92,14 +92,7 @@ def find_library(named: Path | None = None, *, places: Iterable[Path] = PLACES) 
     Raises:
         UsageError: it was not built, or the file that was named is not there.
     """
-    if named is not None:
-        if not named.is_file():
-            raise UsageError(f"{named}: there is no such file; name a {LIBRARY} that was built")
-        return named.absolute()
-    for place in places:
-        if (place / LIBRARY).is_file():
-            return (place / LIBRARY).absolute()
-    raise UsageError(f"{LIBRARY} is not built: run `make -C agent/native/counters` in the source tree (it needs gcc)")
+    return find_built(LIBRARY, named, places)
 
 
 class CountersLibrary:
