@@ -104,7 +104,7 @@ def test_without_a_driver_it_says_so(built: Built) -> None:
 
 def test_a_library_that_was_not_built_is_named(tmp_path: Path) -> None:
     """Nobody would know what to build."""
-    with pytest.raises(UsageError, match="libspanlite_counters.so is not built: run `make native`"):
+    with pytest.raises(UsageError, match=r"libspanlite_counters[.]so is not built: run `make native`"):
         find_library(places=[tmp_path])
     with pytest.raises(UsageError, match="no such file"):
         find_library(tmp_path / "other.so")
