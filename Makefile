@@ -57,8 +57,12 @@ debian:
 	@tests/setup-debian.sh prometheus g++ openjdk-17-jre-headless maven
 
 .PHONY: test
-test: setup debian flink-venv ## All tests, with a coverage report
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=xml:build/coverage.xml --cov-report=term:skip-covered $(PYTEST_ARGS)
+test: setup debian flink-venv ## All tests
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+.PHONY: coverage
+coverage: ## All tests with a coverage report; tracing takes twice the time
+	$(MAKE) --no-print-directory test PYTEST_ARGS="--cov --cov-report=xml:build/coverage.xml --cov-report=term:skip-covered $(PYTEST_ARGS)"
 
 .PHONY: soak
 soak: setup debian flink-venv ## The tests that take too long for every change

@@ -61,10 +61,12 @@ class Told:
             return {value for value, all_of_one in self.by_value.items() if all_of_one == [None]}
 
 
-def send(producer: KafkaProducer, topic: str, told: Told, *values: bytes, key: bytes = b"k") -> None:
-    """Sends values under one key."""
+def send(
+    producer: KafkaProducer, topic: str, told: Told, *values: bytes, key: bytes = b"k", time_ms: int = 1_000
+) -> None:
+    """Sends values under one key, by default of 1970; a time of 0 is now."""
     for value in values:
-        producer.send(topic, key, value, 1_000, told.of(value))
+        producer.send(topic, key, value, time_ms, told.of(value))
 
 
 def read_all(settings: KafkaSettings, topic: str) -> list[Record]:
