@@ -4,6 +4,8 @@ The archive is a recorded serving run, several times over; batches are as large 
 and encoding in one thread. A run to a file reads in a thread of its own; memory is that of the command, interpreter and
 libraries included.
 
+`--memory 100000000` measures that alone, on an archive of so many spans, beside one of a twentieth of them.
+
 SPANLITE_RECORDINGS names a folder with serve_steady.parquet, a kernel table; else a slice of it in tests/data serves.
 """
 
@@ -42,19 +44,23 @@ LEAST_SPANS = 4_000_000
 REPEATS = 3
 
 
-def write(root: Path, batches: list[Batch]) -> int:
-    """The recording, as often as it takes; returns how many spans that is."""
+def write(root: Path, batches: list[Batch], least: int = LEAST_SPANS) -> int:
+    """The recording again and again, one after the other, until there are enough; returns how many spans that is."""
     spans = sum(len(batch.columns) for batch in batches)
+    first = min(int(batch.columns.start_ns.min()) for batch in batches)
+    length_ns = max(int(batch.end_ns.max()) for batch in batches) - first + 1
     writer = ArchiveWriter(root)
-    times = -(-LEAST_SPANS // spans)
+    times = -(-least // spans)
     for number in range(times):
         for batch in batches:
+            start_ns = batch.columns.start_ns + number * length_ns
             writer.add(
                 replace(
                     batch,
                     sequence=batch.sequence + number * len(batches),
                     first_row=batch.first_row + number * spans,
-                    emit_ns=batch.emit_ns + number,
+                    emit_ns=batch.emit_ns + number * length_ns,
+                    columns=replace(batch.columns, start_ns=start_ns),
                 )
             )
     writer.close()
@@ -102,7 +108,7 @@ def measure(batches: list[Batch], folder: Path) -> dict[str, float]:
 
     def run(settings: Settings) -> None:
         replay = Replay(files, settings, now_ns=0)
-        assert sum(len(ready.item.batch.columns) for ready in replay.ready()) == spans
+        assert sum(ready.item.spans for ready in replay.ready()) == spans
 
     def to_file() -> None:
         replay = Replay(files, Settings(), now_ns=0)
@@ -122,17 +128,31 @@ def measure(batches: list[Batch], folder: Path) -> dict[str, float]:
     }
 
 
+def memory(batches: list[Batch], folder: Path, spans: int) -> dict[str, float]:
+    """What the command takes for few spans and for many."""
+    figures: dict[str, float] = {}
+    for least in (spans // 20, spans):
+        root = folder / f"{least}"
+        root.mkdir()
+        made = write(root / "traces", batches, least)
+        begin = time.perf_counter()
+        figures[f"memory_mib_{made}_spans"] = memory_mib(root)
+        figures[f"seconds_{made}_spans"] = time.perf_counter() - begin
+    return figures
+
+
 def main() -> None:
     """Prints the figures; `--json FILE` writes them as well."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--memory", type=int, metavar="SPANS", help="measure memory alone, of so many spans")
     args = parser.parse_args()
     keep_freed()
     pa.set_memory_pool(pa.system_memory_pool())
     pa.set_cpu_count(1)
     batches = read_table(find_table())
     with tempfile.TemporaryDirectory() as folder:
-        figures = measure(batches, Path(folder))
+        figures = memory(batches, Path(folder), args.memory) if args.memory else measure(batches, Path(folder))
     for name, value in figures.items():
         print(f"{name:<36}{value:>16,.2f}")
     if args.json:

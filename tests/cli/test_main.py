@@ -202,6 +202,6 @@ def test_every_command_is_documented() -> None:
 def test_every_call_in_the_documentation_is_one(page: str) -> None:
     """Proves that no page shows a flag that its command, or the action of it, does not have."""
     for call in calls_in(DOCS / page):
-        words = call[1:3] if call[1] in ("pipeline", "replay") else call[1:2]
+        words = call[1:3] if call[1] in ("backtest", "pipeline", "replay") else call[1:2]
         flags = [word.partition("=")[0] for word in call if word.startswith("-") and word != "-"]
         assert [flag for flag in flags if f" {flag}" not in help_of(*words)] == [], call

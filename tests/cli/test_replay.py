@@ -90,6 +90,11 @@ def test_a_dry_run_writes_nothing_and_says_the_truth(ingested: Path, tmp_path: P
         (["--to", "stdout", "--mode", "hasty", "--speed", "1"], "precise"),
         (["--to", "stdout", "--json"], "--manifest"),
         (["--to", "stdout", "--run", "a b"], "--run"),
+        (["--to", "stdout", "--sample", "ten"], "--sample"),
+        (["--to", "stdout", "--sample", "200%"], "a sample of"),
+        (["--to", "stdout", "--burst", "5"], "--qps"),
+        (["--to", "stdout", "--period", "1ns", "--loop", "2", "--ids", "remap"], "--period"),
+        (["--to", "stdout", "--limit-spans", "1"], "--limit-spans"),
         (["--to", "kafka", "--topic", "spanlite.spans"], "--yes-live twice"),
         (["--to", "kafka", "--topic", "cell-7.spans", "--yes-live"], "--yes-live twice"),
         (["--to", "file", "-o", "/nowhere/out"], "/nowhere/out"),
@@ -100,6 +105,27 @@ def test_a_wrong_call_is_refused_in_one_line(ingested: Path, words: list[str], s
     done = spanlite("replay", "run", ingested / "traces", *words)
     refused(done, said)
     assert done.returncode == 2
+
+
+def test_ends_and_limits_are_those_of_the_flags(ingested: Path, tmp_path: Path) -> None:
+    """A sample, a number of batches, a limit of traces with a burst, a duration: as the dry run foretells."""
+    out = tmp_path / "out.spans"
+    words: list[str | Path] = ["replay", "run", ingested / "traces", "--to", "file", "-o", out, "-q", "--json"]
+    words += ["--sample", "100%", "--limit-batches", "1", "--qps", "5000", "--qps-of", "traces"]
+    words += ["--burst", "10", "--duration", "1m", "--mode", "precise"]
+    told = json.loads(spanlite(*words, "--dry-run").stdout)
+    done = json.loads(spanlite(*words).stdout)
+    assert told["batches"] == done["emitted"]["batches"] == 1
+    assert 0 < told["spans"] == done["emitted"]["spans"] == len(spanlite("cat", out).stdout.splitlines())
+    assert done["settings"]["selection"]["share"] == 1
+    assert {name: done["pacing"][name] for name in ("qps", "qps_of", "burst", "duration", "mode", "late_policy")} == {
+        "qps": "5000",
+        "qps_of": "traces",
+        "burst": 10,
+        "duration": "1m",
+        "mode": "precise",
+        "late_policy": "catchup",
+    }
 
 
 def test_nothing_selected_fails_and_leaves_nothing(ingested: Path, tmp_path: Path) -> None:

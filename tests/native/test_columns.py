@@ -40,6 +40,20 @@ def test_the_library_is_there() -> None:
     assert library() is not None
 
 
+@given(st.sampled_from(["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8"]), st.data(), st.integers(1, 3))
+def test_packing(name: str, data: st.DataObject, step: int) -> None:
+    """Any integers of any type, lying together or apart: the same width, base and bytes, and the same of zigzag."""
+    limits = np.iinfo(name)
+    near = st.integers(max(limits.min, -3), min(limits.max, 300))
+    drawn = data.draw(st.lists(near | st.integers(int(limits.min), int(limits.max)), max_size=20))
+    values = np.repeat(np.array(drawn, dtype=name), step)[::step]
+    many = np.tile(values, 120)
+    for each in (values, many):
+        made = (planes.pack(each), planes.pack_zigzag(each.astype(np.int64)))
+        with numpy_only():
+            assert made == (planes.pack(each), planes.pack_zigzag(each.astype(np.int64)))
+
+
 @given(packed)
 def test_plain_and_zigzag_columns(column: Planes) -> None:
     """Values, signed values and running sums are the same to the bit, wrapping included."""
@@ -98,6 +112,7 @@ def test_whole_batches(batch: Batch) -> None:
     made = decode_batch(data).columns
     with numpy_only():
         assert equal(decode_batch(data).columns, made)
+        assert encode_batch(batch) == data
     assert equal(batch.columns, made)
 
 

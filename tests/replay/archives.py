@@ -48,7 +48,7 @@ def cut(batch: Batch, rows: int) -> list[Batch]:
 
 def replayed(root: Path, settings: Settings | None = None, **bounds: int) -> list[Batch]:
     """What a replay emits, without its stamp."""
-    return [unstamped(ready.item.batch) for ready in prepared(root, settings, **bounds)]
+    return [unstamped(decode_batch(ready.payload)) for ready in prepared(root, settings, **bounds)]
 
 
 def prepared(root: Path, settings: Settings | None = None, **bounds: int) -> list[Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from spanlite.contract.codec import decode_batch
 from spanlite.contract.errors import TransportError
 from spanlite.replay.checkpoint import Account
 from spanlite.replay.deliveries import LATE, Deliveries, Ready
@@ -70,12 +71,12 @@ def test_the_account_grows_without_gaps(items: list[Ready]) -> None:
     order = random.Random(5)  # noqa: S311  # any order will do
     while sink.open:
         sink.tell(order.randrange(len(sink.open)))
-    account = deliveries.settle()
-    assert (account.batches, account.spans) == (len(items), sum(len(one.item.batch.columns) for one in items))
+    account, batches = deliveries.settle(), [decode_batch(one.payload) for one in items]
+    assert (account.batches, account.spans) == (len(items), sum(len(batch.columns) for batch in batches))
     assert account.bytes == sum(len(one.payload) for one in items)
     assert account.digest == _expected(items)
-    assert account.first_ns == min(int(one.item.batch.columns.start_ns.min()) for one in items)
-    assert account.last_ns == max(int(one.item.batch.end_ns.max()) for one in items)
+    assert account.first_ns == min(int(batch.columns.start_ns.min()) for batch in batches)
+    assert account.last_ns == max(int(batch.end_ns.max()) for batch in batches)
 
 
 def test_an_account_goes_on_where_another_ended(items: list[Ready]) -> None:
@@ -120,7 +121,7 @@ def test_what_one_value_alone_suffers_is_counted(items: list[Ready]) -> None:
     for reason in (None, "too_large", None):
         sink.tell(0, reason)
     account = deliveries.settle()
-    sizes = [len(one.item.batch.columns) for one in items]
+    sizes = [len(decode_batch(one.payload).columns) for one in items]
     assert account.lost == {"too_large": sizes[1], "late": sizes[3]}
     assert account.spans == sizes[0] + sizes[2]
     assert account.next == items[3].following
@@ -162,5 +163,5 @@ def test_names_that_were_counted_are_in_the_account(items: list[Ready]) -> None:
     deliveries.send(replace(items[1], counted=False))
     sink.tell(0)
     sink.tell(0)
-    batch = items[0].item.batch
+    batch = decode_batch(items[0].payload)
     assert deliveries.settle().names == {batch.producer.hex(): batch.sequence + 1}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from spanlite.cli.replay_run import ArchiveFiles
@@ -17,6 +20,7 @@ from spanlite.replay.plan import make_plan
 from spanlite.replay.prepare import Settings
 from spanlite.replay.read import Reader
 from spanlite.replay.selection import Selection
+from tests.native.without import numpy_only
 from tests.replay.archives import edges, lines, replayed, write_archive
 
 LAYOUTS: list[dict[str, int]] = [
@@ -42,6 +46,29 @@ def test_every_batch_comes_back_as_it_was(
     assert [facts(batch) for batch in sorted(got, key=by_name)] == [
         facts(batch) for batch in sorted(recorded, key=by_name)
     ]
+
+
+def test_batches_whose_rows_alternate_come_back(
+    small: list[Batch], facts: Callable[[Batch], Any], tmp_path: Path
+) -> None:
+    """Of one process, three batches at the same times outside traces: their rows lie one beside the other."""
+    alike = [
+        replace(
+            batch,
+            sequence=batch.sequence * 3 + number,
+            first_row=batch.first_row + number * 1_000_000,
+            columns=replace(batch.columns, trace=np.full(len(batch.columns), -1, dtype=np.int32)),
+        )
+        for batch in small[:6]
+        for number in range(3)
+    ]
+    write_archive(tmp_path, alike)
+    sequences = pq.read_table(tmp_path, columns=["batch_sequence"])["batch_sequence"].to_pylist()
+    assert sum(before != after for before, after in pairwise(sequences)) > len(sequences) / 3
+    with numpy_only():
+        plain = [facts(batch) for batch in sorted(replayed(tmp_path), key=by_name)]
+    got = [facts(batch) for batch in sorted(replayed(tmp_path), key=by_name)]
+    assert got == plain == [facts(batch) for batch in sorted(alike, key=by_name)]
 
 
 def test_a_compacted_archive_gives_the_same(

@@ -12,7 +12,7 @@ from spanlite.contract.batch import Batch
 from spanlite.contract.errors import ReplayError, SpanliteError, UsageError
 from spanlite.replay.checkpoint import Account, Checkpoint, read_checkpoint, write_checkpoint
 from spanlite.replay.emission import Keeping
-from spanlite.replay.paced import Pacing, due_in_ns
+from spanlite.replay.paced import Pacing, Planned, planned
 from spanlite.replay.pacing.late import LatePolicy
 from spanlite.replay.pacing.settings import Limit, Pace, parse_rate, parse_speed
 from spanlite.replay.pacing.waiting import SleepWaiter
@@ -26,7 +26,13 @@ from tests.replay.archives import edges, lines, read_file
 
 def plan(root: Path, **settings: object) -> Replay:
     """A replay of an archive."""
-    return Replay(ArchiveFiles(str(root)), Settings(**settings), now_ns=0)  # type: ignore[arg-type]  # as given
+    traces = bool(settings.pop("count_traces", False))
+    return Replay(
+        ArchiveFiles(str(root)),
+        Settings(**settings),  # type: ignore[arg-type]  # as given
+        now_ns=0,
+        count_traces=traces,
+    )
 
 
 def to_file(replay: Replay, path: Path, **how: object) -> Outcome:
@@ -68,7 +74,7 @@ def test_a_pace_changes_no_byte(small_archive: Path, tmp_path: Path) -> None:
     assert paced.summary is not None
     assert paced.summary.sent == len(replay.plan)
     recorded_ns = int(replay.plan.arrival_ns.max() - replay.plan.arrival_ns.min())
-    assert due_in_ns(replay, pacing) == -(-recorded_ns // 2)
+    assert planned(replay, pacing) == Planned(-(-recorded_ns // 2), len(replay.plan), replay.spans)
     assert recorded_ns // 2 <= clock.monotonic_ns() <= recorded_ns // 2 + 20_000_000
 
 
@@ -78,7 +84,8 @@ def test_a_limit_delays_and_drops_nothing(small_archive: Path, tmp_path: Path) -
     pacing = Pacing(Pace(speed=None, limit=Limit(parse_rate("100")), loops=2), SleepWaiter(clock), LatePolicy())
     outcome = run_replay(replay, FileSink(tmp_path / "out", keep=False), clock, pacing=pacing)
     assert outcome.account.batches == 2 * len(replay.plan)
-    assert due_in_ns(replay, pacing) == (2 * len(replay.plan) - 1) * 10_000_000
+    batches = 2 * len(replay.plan)
+    assert planned(replay, pacing) == Planned((batches - 1) * 10_000_000, batches, 2 * replay.spans)
 
 
 @pytest.mark.parametrize("ids", ["keep", "remap"])
@@ -181,3 +188,37 @@ def test_checkpoints_come_back(tmp_path: Path) -> None:
             read_checkpoint(path)
     with pytest.raises(UsageError, match="no checkpoint"):
         read_checkpoint(tmp_path / "none")
+
+
+def test_what_was_written_after_the_last_checkpoint_is_written_again(small_archive: Path, tmp_path: Path) -> None:
+    """A kill leaves more bytes than the checkpoint tells of: the next one tells of those that are there then."""
+    items = list(plan(small_archive).ready())
+    path = tmp_path / "out"
+    killed = FileSink(path, keep=True)
+    killed.begin()
+    for ready in items[:2]:
+        killed.send(ready.item, ready.payload, lambda _: None)
+    kept = killed.sync()
+    for ready in items[2:5]:
+        killed.send(ready.item, ready.payload, lambda _: None)
+    killed.sync()
+    killed.close(complete=False)
+    again = FileSink(path, keep=True)
+    again.resume(kept)
+    again.send(items[2].item, items[2].payload, lambda _: None)
+    assert again.sync() == {"bytes": (tmp_path / ".out.replay").stat().st_size}
+    again.close(complete=True)
+    assert len(read_file(path)) == 3
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_nothing_is_left_to_pace_after_the_last_turn(small_archive: Path, tmp_path: Path, *, apart: bool) -> None:
+    """Killed when all was emitted and before its checkpoint said so: the run that goes on adds no turn."""
+    whole = to_file(plan(small_archive, ids="remap", loops=2), tmp_path / "out")
+    size = (tmp_path / "out").stat().st_size
+    clock, replay = ManualClock(), plan(small_archive, ids="remap", loops=2)
+    kept = Checkpoint({}, replay.offset_ns, whole.account, {"bytes": size})
+    pacing = Pacing(Pace(loops=2), SleepWaiter(clock), LatePolicy(), apart=apart)
+    outcome = run_replay(replay, FileSink(tmp_path / "out", keep=True), clock, pacing=pacing, resumed=kept)
+    assert outcome.account == whole.account
+    assert (tmp_path / "out").stat().st_size == size

@@ -10,10 +10,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from spanlite.contract.batch import Batch
-from spanlite.contract.errors import ReplayError
+from spanlite.contract.errors import ReplayError, UsageError
 from spanlite.replay.prepare import Settings
 from spanlite.replay.selection import Selection
 from tests.replay.archives import edges, replayed, spans, write_archive
@@ -126,3 +128,53 @@ def test_row_groups_out_of_the_time_range_are_not_read(small: list[Batch], tmp_p
     reader = Reader(files, make_plan(files, selection), selection)
     assert sum(len(batch.columns) for _, parts in reader.batches() for batch in parts) >= 1
     assert reader.reading.groups_read == 1 < len(files.sources)
+
+
+def test_a_sample_takes_whole_traces(archive: Path, everything: list[dict[str, Any]]) -> None:
+    """All spans of a trace or none, on both nodes alike; a smaller share's traces are among a larger one's."""
+    traces = {span["trace_id"] for span in everything} - {""}
+    taken: list[set[str]] = []
+    for share in (0.3, 0.7, 1.0):
+        got = spans(replayed(archive, Settings(selection=Selection(share=share, share_seed=5))))
+        taken.append({span["trace_id"] for span in got} - {""})
+        expected = Counter(span["span_id"] for span in everything if span["trace_id"] in taken[-1])
+        assert Counter(span["span_id"] for span in got if span["trace_id"]) == expected
+    assert taken[0] < taken[1] < taken[2] == traces
+    other = replayed(archive, Settings(selection=Selection(share=0.3, share_seed=6)))
+    assert {span["trace_id"] for span in spans(other)} - {""} != taken[0]
+
+
+def test_a_sample_takes_its_share() -> None:
+    """Of 20,000 traces of any ids, close to a tenth: within five standard deviations of a fair draw."""
+    ids = [number.to_bytes(16, "little") for number in range(20_000)]
+    outside = np.zeros(100_000, dtype=np.uint64)
+    table = pa.table(
+        {
+            "trace_id": pa.array(ids, pa.binary(16)),
+            "producer": pa.array([bytes(16)] * 20_000, pa.binary(16)),
+            "batch_sequence": outside[:20_000],
+        }
+    )
+    assert abs(int(Selection(share=0.1).mask(table).sum()) - 2000) < 5 * (20_000 * 0.1 * 0.9) ** 0.5
+
+
+def test_spans_outside_traces_are_thinned_batch_by_batch() -> None:
+    """They belong to no trace: all of one batch or none, close to the share of the batches."""
+    rows = 20_000
+    table = pa.table(
+        {
+            "trace_id": pa.nulls(rows, pa.binary(16)),
+            "producer": pa.array([bytes(16)] * rows, pa.binary(16)),
+            "batch_sequence": np.arange(rows, dtype=np.uint64) // np.uint64(10),
+        }
+    )
+    taken = Selection(share=0.25).mask(table).reshape(-1, 10)
+    assert (taken.all(axis=1) == taken.any(axis=1)).all()
+    assert abs(int(taken[:, 0].sum()) - 500) < 5 * (2000 * 0.25 * 0.75) ** 0.5
+
+
+@pytest.mark.parametrize("share", [0, -0.1, 1.5])
+def test_a_sample_of_nothing_or_more_than_all_is_refused(share: float) -> None:
+    """Rather than to replay nothing, or all without a word."""
+    with pytest.raises(UsageError, match="a sample of"):
+        Selection(share=share)

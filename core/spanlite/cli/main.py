@@ -40,6 +40,9 @@ COMMANDS = {
     "archive": Entry("archive", "pipeline", "list, verify or compact an archive"),
     "summary": Entry("summary", "pipeline", "time per kernel of an archive, as CSV"),
     "replay": Entry("replay", "replay,pipeline,kafka", "emit the spans of an archive again: file, stdout or Kafka"),
+    "backtest": Entry(
+        "backtest", "replay,pipeline,kafka", "try windows, rules and code on an archive; compare points and alerts"
+    ),
     "run": Entry("run", "agent", "run a program with its GPU kernels traced"),
     "doctor": Entry("doctor", "agent", "tell what this node or a program can do with spanlite, and what to mend"),
     "agent": Entry("agent", "agent,kafka,exporters", "take spans from traced processes and send them to Kafka"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from spanlite.contract.columns import Int64
 from spanlite.replay.checkpoint import Account
-from spanlite.replay.paced import Pacing, due_in_ns
+from spanlite.replay.paced import Pacing, planned
 from spanlite.replay.pacing.pacer import Progress
 from spanlite.replay.prepare import Replay
 from spanlite.runtime.clock import Clock
@@ -24,8 +24,8 @@ class ProgressLine:
 
     def __init__(self, replay: Replay, clock: Clock, *, quiet: bool) -> None:
         self._clock = clock
-        self._total = replay.spans * replay.settings.loops
-        self._batches = len(replay.plan) * replay.settings.loops
+        self._total = replay.all_spans
+        self._batches = replay.all_batches
         self._shown = not quiet and sys.stderr.isatty()
         self._begin_ns = self._drawn_ns = clock.monotonic_ns()
         self._begin_spans: int | None = None
@@ -48,7 +48,7 @@ class ProgressLine:
         self._drawn_ns = now_ns
         rate = (account.spans - self._begin_spans) / ((now_ns - self._begin_ns) / 1e9)
         left = f"{(self._total - account.spans) / rate:.0f} s left" if self._total and rate else "without end"
-        self._draw(f"{account.spans:,} of {self._total:,} spans  {rate / 1e6:.2f} M/s  {left}")
+        self._draw(f"{_of(account.spans, self._total)} spans  {rate / 1e6:.2f} M/s  {left}")
 
     def paced(self, progress: Progress) -> None:
         """Draws one interval of a paced run."""
@@ -59,7 +59,7 @@ class ProgressLine:
         mean = progress.sent / elapsed_s if elapsed_s else 0.0
         left = f"{(self._batches - progress.sent) / mean:.0f} s left" if self._batches and mean else "without end"
         self._draw(
-            f"{progress.sent:,} of {self._batches:,} batches  {progress.rate:,.0f}/s of {progress.target:,.0f}/s  late "
+            f"{_of(progress.sent, self._batches)} batches  {progress.rate:,.0f}/s of {progress.target:,.0f}/s  late "
             f"p50 {late.quantile_ns(0.5) / 1e3:,.0f} µs p99 {late.quantile_ns(0.99) / 1e3:,.0f} µs  "
             f"behind {progress.behind_ns / 1e6:.1f} ms  {left}"
         )
@@ -70,30 +70,36 @@ class ProgressLine:
         sys.stderr.flush()
 
 
+def _of(done: int, total: int | None) -> str:
+    return f"{done:,} of {total:,}" if total is not None else f"{done:,}"
+
+
 def estimate(replay: Replay, pacing: Pacing | None) -> dict[str, Any]:
     """What a replay would emit; its bytes from the first batches."""
-    plan, loops = replay.plan, replay.settings.loops
+    plan, loops = replay.plan, replay.loops
     size = spans = 0
     for number, ready in enumerate(replay.ready()):
-        size, spans = size + len(ready.payload), spans + len(ready.item.batch.columns)
+        size, spans = size + len(ready.payload), spans + ready.item.spans
         if number + 1 == _SAMPLE_BATCHES:
             break
-    due_ns = due_in_ns(replay, pacing) if pacing else None
+    due = planned(replay, pacing) if pacing else None
+    emitted = due.spans if due else replay.all_spans or replay.spans
+    batches = due.batches if due else replay.all_batches or len(plan)
     times: Int64 = plan.arrival_ns if replay.settings.order == "arrival" else plan.start_ns
     return {
         "run": replay.run,
         "archive": replay.archive.where,
         "files": len(replay.archive.sources),
-        "spans": replay.spans * max(loops, 1),
-        "batches": len(plan) * max(loops, 1),
+        "spans": emitted,
+        "batches": batches,
         "traces": plan.trace_count * max(loops, 1),
         "loops": loops,
         "first_start_ns": int(plan.start_ns.min()) + replay.offset_ns,
         "last_end_ns": int(plan.end_ns.max()) + replay.offset_ns + max(loops - 1, 0) * replay.period_ns,
         "offset_ns": replay.offset_ns,
         "recorded_s": (int(times.max()) - int(times.min())) / 1e9,
-        "duration_s": due_ns / 1e9 if due_ns is not None else None,
-        "bytes": round(size / max(spans, 1) * replay.spans * max(loops, 1)),
+        "duration_s": due.last_due_ns / 1e9 if due is not None else None,
+        "bytes": round(size / max(spans, 1) * emitted),
     }
 
 

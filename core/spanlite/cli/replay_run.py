@@ -12,12 +12,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from spanlite.cli.replay_flags import pacing_of, settings_of
+from spanlite.cli.replay_flags import duration_of, pacing_of, settings_of
+from spanlite.cli.replay_http_flags import check_http
 from spanlite.cli.replay_progress import ProgressLine, estimate, say_estimate
 from spanlite.cli.replay_topic import topic_sink
 from spanlite.cli.stopping import Stopping
 from spanlite.contract.errors import ReplayError, UsageError
 from spanlite.pipeline.archive.schema import open_file
+from spanlite.pipeline.archive.single import read_columns
 from spanlite.pipeline.archive.snapshot import live_files
 from spanlite.pipeline.archive.store import open_store
 from spanlite.replay.checkpoint import Checkpoint, read_checkpoint, write_json
@@ -35,9 +37,15 @@ from spanlite.runtime.durations import parse_duration_ns
 class ArchiveFiles:
     """The files of an archive whose rows count, as the pipeline reads them."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, sources: Sequence[Source] | None = None) -> None:
+        self._given = where
         self._store = open_store(where)
         self.where = self._store.where
+        if sources is not None:
+            self.sources = sources
+
+    def __reduce__(self) -> tuple[Any, ...]:  # for another process: the same files, whatever has been written since
+        return ArchiveFiles, (self._given, self.sources)
 
     @cached_property
     def sources(self) -> Sequence[Source]:
@@ -46,11 +54,16 @@ class ArchiveFiles:
     def open(self, source: Source) -> Any:
         return open_file(self._store, source.name)
 
+    def read(self, file: Any, group: int, columns: Sequence[str]) -> Any:
+        return read_columns(file, group, columns)
+
 
 def run(args: argparse.Namespace, clock: Clock | None = None) -> int:
     """See `spanlite.cli.commands.replay.run`."""
     clock = clock or SystemClock()
     _check_flags(args)
+    if args.to == "http":
+        return _run_http(args, clock)
     settings, pacing = settings_of(args), pacing_of(args, clock)
     resumed = read_checkpoint(args.checkpoint) if args.resume and args.checkpoint.exists() else None
     replay = Replay(
@@ -58,7 +71,7 @@ def run(args: argparse.Namespace, clock: Clock | None = None) -> int:
         settings,
         now_ns=clock.unix_ns(),
         offset=resumed.offset_ns if resumed else None,
-        count_traces=args.dry_run,
+        count_traces=args.dry_run or (pacing is not None and pacing.counts == "traces"),
     )
     if args.dry_run:
         facts = estimate(replay, pacing)
@@ -71,6 +84,16 @@ def run(args: argparse.Namespace, clock: Clock | None = None) -> int:
             print(f"{args.checkpoint}: that replay is complete", file=sys.stderr)
             return 0
     return _emit(args, replay, clock, pacing=pacing, resumed=resumed, said=said)
+
+
+def _run_http(args: argparse.Namespace, clock: Clock) -> int:
+    try:
+        from spanlite.cli.replay_http import run_http
+    except ModuleNotFoundError as error:
+        if error.name not in ("httptools", "jinja2"):
+            raise
+        raise UsageError(f"--to http needs {error.name}: pip install 'spanlite[http]'") from error
+    return run_http(args, ArchiveFiles(args.archive), clock)
 
 
 def _emit(
@@ -97,6 +120,7 @@ def _emit(
             sink,
             clock,
             pacing=pacing,
+            duration_ns=duration_of(args),
             keeping=keeping,
             resumed=resumed,
             watch=Watch(stopped=lambda: stopping.told, emitted=line.emitted, paced=line.paced),
@@ -109,7 +133,7 @@ def _emit(
 def _close(args: argparse.Namespace, replay: Replay, outcome: Outcome) -> int:
     account = outcome.account
     lost = ", ".join(f"{spans} {reason}" for reason, spans in sorted(account.lost.items())) or "none"
-    if outcome.ended != "finished":
+    if outcome.ended == "stopped":
         how = f"go on with --checkpoint {args.checkpoint} --resume" if args.checkpoint else "nothing is kept"
         where = f"{args.output}: not written" if args.to == "file" else f"run {replay.run}"
         print(f"{where}; stopped after {account.spans} spans; {how}", file=sys.stderr)
@@ -124,6 +148,7 @@ def _close(args: argparse.Namespace, replay: Replay, outcome: Outcome) -> int:
 
 
 def _check_flags(args: argparse.Namespace) -> None:
+    check_http(args)
     if (args.to == "file") != (args.output is not None):
         raise UsageError("--to file and -o FILE belong together")
     if args.resume and not args.checkpoint:
@@ -177,8 +202,9 @@ def _write_manifest(args: argparse.Namespace, replay: Replay, pacing: Pacing | N
     path = args.manifest or (args.output.with_name(f"{args.output.name}.json") if args.to == "file" else None)
     paced: dict[str, Any] = {"speed": args.speed, "by": args.pace_by}
     if pacing is not None and outcome.summary is not None:
-        paced |= {"qps": args.qps, "qps_of": args.qps_of, "mode": pacing.waiter.name, "late": args.late}
-        paced |= {"gap_cap": args.gap_cap, **pacing_facts(outcome.summary)}
+        paced |= {"qps": args.qps, "qps_of": args.qps_of, "mode": pacing.waiter.name, "late_policy": args.late}
+        paced |= {"burst": args.burst, "duration": args.duration, "realtime": args.realtime, "gap_cap": args.gap_cap}
+        paced |= {"period": args.period, **pacing_facts(outcome.summary)}
     output = {"file": str(args.output), "stdout": "stdout", "kafka": _topic(args, replay)}[args.to]
     facts = manifest(replay, outcome.account, ended=outcome.ended, version=_version(), output=output, pacing=paced)
     if path is not None:

@@ -34,7 +34,10 @@ def topic_sink(args: argparse.Namespace, replay: Replay, clock: Clock, *, paced:
     admin = KafkaAdmin(settings)
     found = admin.found([name]).get(name)
     if found is None and args.create_topic:
-        config = {**SPANS.config, "retention.ms": "-1", "min.insync.replicas": "2" if args.replication >= 3 else "1"}
+        # The broker's own times: old ones would make it forget, when it restarts, what it has had from this producer,
+        # and say nothing of when a record came (`replay compare` wants to know).
+        config = {**SPANS.config, "retention.ms": "-1", "message.timestamp.type": "LogAppendTime"}
+        config["min.insync.replicas"] = "2" if args.replication >= 3 else "1"
         admin.create(Topic(name, "a replay", args.partitions, config, replication=args.replication))
     elif found is None:
         raise TransportError(f"{name} at {settings.bootstrap}: no such topic; make it, or pass --create-topic")

@@ -41,6 +41,8 @@ def unzigzag(raw: NDArray[np.unsignedinteger[Any]]) -> Int64:
 
 def pack(values: NDArray[np.integer[Any]]) -> Planes:
     """Packs integers of any type (uint64 goes by its bits as int64) against their smallest one."""
+    if (fast := library()) is not None:
+        return Planes(*native.pack(fast, values))
     if values.dtype == np.uint64:
         values = values.view(np.int64)
     if len(values) == 0:
@@ -58,6 +60,8 @@ def pack(values: NDArray[np.integer[Any]]) -> Planes:
 
 def pack_zigzag(values: Int64) -> Planes:
     """Packs values that lie around zero."""
+    if (fast := library()) is not None:
+        return Planes(*native.pack(fast, values, zigzag=True))
     raw = zigzag(values)
     return _split(raw, int(raw.max()) if len(raw) else 0, 0)
 

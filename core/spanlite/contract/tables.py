@@ -51,17 +51,18 @@ class _Layout(NamedTuple):
 
 def _layout(name: str, dtype: np.dtype[np.void]) -> _Layout:
     fields: list[_Field] = []
-    places: list[tuple[int, int]] = []
+    places: list[tuple[int, int, int]] = []
     for column, (kind, offset, *_) in (dtype.fields or {}).items():
         limits = np.iinfo(kind)
         wide = limits.bits == 64
         fields.append(_Field(column, wide, 0 if wide else int(limits.min), 0 if wide else int(limits.max)))
-        places.append((offset, kind.itemsize))
+        places.append((offset, kind.itemsize, kind.kind == "i" or wide))
     facts = [(*place, field.least, field.most) for place, field in zip(places, fields, strict=True)]
     return _Layout(name, dtype, tuple(fields), Records(dtype, *np.array(facts, dtype=np.int64).T.copy()))
 
 
 _CONFIGS, _PLACES, _NODES = _layout("configs", CONFIG), _layout("places", PLACE), _layout("nodes", NODE)
+_BY_DTYPE = {layout.dtype: layout for layout in (_CONFIGS, _PLACES, _NODES)}
 
 _Tables = tuple[tuple[str, ...], Table, Table, Table, Table]
 _TableMessage = batch_pb2.Configs | batch_pb2.Places | batch_pb2.Nodes
@@ -85,6 +86,12 @@ def plain(column: batch_pb2.Column, rows: int, name: str) -> Int64:
 def encode_table(table: Table) -> dict[str, Any]:
     """Fields of a Configs, Places or Nodes message."""
     columns: dict[str, batch_pb2.Column] = {}
+    if (fast := library()) is not None:
+        layout = _BY_DTYPE[table.dtype]
+        packed = native.pack_table(fast, layout.records, np.ascontiguousarray(table))
+        for known, (width, base, data) in zip(layout.fields, packed, strict=True):
+            columns[known.name] = batch_pb2.Column(width=width, base=base, planes=data)
+        return {"rows": len(table), **columns}
     flat = np.ascontiguousarray(table).view(np.uint8).reshape(len(table), table.dtype.itemsize)
     differs = (flat != flat[:1]).any(axis=0).tobytes()
     for name, (field, offset, *_) in (table.dtype.fields or {}).items():

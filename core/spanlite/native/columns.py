@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,14 +57,78 @@ def starts(
     library.spanlite_starts(gap.ctypes.data, duration.ctypes.data, kind.ctypes.data, still, len(gap), first & _64)
 
 
-class Records(NamedTuple):
-    """How a table lies in memory: of each field its offset, size, least and greatest value, all int64, shape (f,)."""
+def pack(library: ctypes.CDLL, values: NDArray[np.integer[Any]], *, zigzag: bool = False) -> tuple[int, int, bytes]:
+    """Width, base and planes of a column of integers, shape (n,), that may lie apart in memory."""
+    rows, size = len(values), values.itemsize
+    signed = size == 8 or values.dtype.kind == "i"
+    out, address = _room(rows * 8)
+    base = _scratch.base
+    width = library.spanlite_pack(
+        values.ctypes.data, size, signed, values.strides[0], rows, zigzag, _scratch.base_at, address
+    )
+    return width, base.value, out[: width * rows].tobytes()
+
+
+class _Scratch(threading.local):
+    """Memory that a thread's calls use one after the other: to make and find an array takes longer than to pack it."""
+
+    def __init__(self) -> None:
+        self.out = np.empty(1 << 16, dtype=np.uint8)
+        self.address = self.out.ctypes.data
+        self.base = ctypes.c_int64()
+        self.base_at = ctypes.byref(self.base)
+
+
+_scratch = _Scratch()
+
+
+def _room(size: int) -> tuple[NDArray[np.uint8], int]:
+    """An array of at least `size` bytes, good until the next call, and where it is."""
+    if size <= len(_scratch.out):
+        return _scratch.out, _scratch.address
+    out = np.empty(size, dtype=np.uint8)
+    return out, out.ctypes.data
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """How a table lies in memory: of each field its offset, size, sign (1 or 0), least and greatest value.
+
+    All int64, shape (f,).
+
+    Attributes:
+        places: addresses of these five.
+    """
 
     dtype: np.dtype[np.void]
     offset: NDArray[np.int64]
     size: NDArray[np.int64]
+    sign: NDArray[np.int64]
     least: NDArray[np.int64]
     most: NDArray[np.int64]
+    places: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        columns = (self.offset, self.size, self.sign, self.least, self.most)
+        object.__setattr__(self, "places", tuple(column.ctypes.data for column in columns))
+
+
+def pack_table(library: ctypes.CDLL, layout: Records, table: NDArray[np.void]) -> list[tuple[int, int, bytes]]:
+    """Width, base and planes of each field of a contiguous table."""
+    fields, rows = len(layout.offset), len(table)
+    told = np.empty((2, fields), dtype=np.int64)
+    told_at = told.ctypes.data
+    out, address = _room(rows * table.itemsize * 2)  # a difference may be twice as wide as its values
+    library.spanlite_pack_table(
+        table.ctypes.data, table.itemsize, rows, *layout.places[:3], fields, told_at, told_at + 8 * fields, address
+    )
+    widths, bases = told.tolist()
+    data = out[: sum(widths) * rows].tobytes()
+    packed, at = [], 0
+    for each, least in zip(widths, bases, strict=True):
+        packed.append((each, least, data[at : at + each * rows]))
+        at += each * rows
+    return packed
 
 
 def table(
@@ -80,10 +146,8 @@ def table(
         (ctypes.c_char_p * fields)(*planes),
         (ctypes.c_int64 * fields)(*widths),
         (ctypes.c_int64 * fields)(*bases),
-        layout.offset.ctypes.data,
-        layout.size.ctypes.data,
-        layout.least.ctypes.data,
-        layout.most.ctypes.data,
+        *layout.places[:2],
+        *layout.places[3:],
         fields,
         rows,
         made.ctypes.data,

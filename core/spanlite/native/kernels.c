@@ -1,5 +1,5 @@
 /*
- * The two inner loops that every span goes through on a cluster: undoing a packed column, and folding a batch.
+ * The inner loops that every span goes through: undoing a packed column, folding a batch, joining columns to one code.
  *
  * Each function does what the numpy code beside its caller does, to the bit (tests/native compare them), in one pass
  * instead of many. No function keeps anything, allocates more than its scratch, or reads beyond the lengths it is given.
@@ -18,7 +18,7 @@
 #endif
 
 /* Told by the loader: it refuses a library that speaks another revision. */
-EXPORT int64_t spanlite_revision(void) { return 3; }
+EXPORT int64_t spanlite_revision(void) { return 5; }
 
 /* ---- columns: byte planes of width 1, 2, 4 or 8, plane after plane ---- */
 
@@ -393,4 +393,189 @@ EXPORT int64_t spanlite_buckets(const struct batch *b, const int32_t *group, con
     }
   }
   return rows;
+}
+
+/* ---- joining: one code for each combination of values of several columns ---- */
+
+struct slot {
+  uint64_t hash;
+  int64_t code; /* + 1; 0 is free */
+};
+
+enum { BLOCK = 1024 };
+
+#define EACH_VALUE(column, width, begin, count, DO)                                                                  \
+  do {                                                                                                               \
+    if ((width) == 1) {                                                                                              \
+      const uint8_t *v = (const uint8_t *)(column), *b = v + (begin);                                                \
+      for (int64_t i = 0; i < (count); i++) DO                                                                       \
+    } else if ((width) == 2) {                                                                                       \
+      const uint16_t *v = (const uint16_t *)(column), *b = v + (begin);                                              \
+      for (int64_t i = 0; i < (count); i++) DO                                                                       \
+    } else if ((width) == 4) {                                                                                       \
+      const uint32_t *v = (const uint32_t *)(column), *b = v + (begin);                                              \
+      for (int64_t i = 0; i < (count); i++) DO                                                                       \
+    } else {                                                                                                         \
+      const uint64_t *v = (const uint64_t *)(column), *b = v + (begin);                                              \
+      for (int64_t i = 0; i < (count); i++) DO                                                                       \
+    }                                                                                                                \
+  } while (0)
+
+static WIDE void joint_hashes(const void *column, int64_t width, int64_t begin, int64_t count, uint64_t factor,
+                              uint64_t *hash) {
+  EACH_VALUE(column, width, begin, count, {
+    (void)v;
+    hash[i] += b[i] * factor;
+  });
+}
+
+/* Whether the rows from `begin` on have the values of the first row of their code. */
+static int joint_equal(const void *column, int64_t width, int64_t begin, int64_t count, const int32_t *code,
+                       const int64_t *first) {
+  uint64_t differs = 0;
+  EACH_VALUE(column, width, begin, count, { differs |= (uint64_t)(b[i] ^ v[first[code[i]]]); });
+  return differs == 0;
+}
+
+static struct slot *joint_grown(struct slot *slots, int64_t *size) {
+  struct slot *more = calloc((size_t)*size * 4, sizeof *more);
+  if (!more) {
+    free(slots);
+    return NULL;
+  }
+  uint64_t mask = (uint64_t)*size * 4 - 1;
+  for (int64_t i = 0; i < *size; i++) {
+    if (!slots[i].code) continue;
+    uint64_t at = mix64(slots[i].hash) & mask;
+    while (more[at].code) at = (at + 1) & mask;
+    more[at] = slots[i];
+  }
+  free(slots);
+  *size *= 4;
+  return more;
+}
+
+/*
+ * Codes 0, 1, … of the combinations in the order in which they come, and the row where each comes first; `first` has room
+ * for `rows`. Returns how many there are, or -1 where two combinations have one hash, or memory is short.
+ */
+EXPORT int64_t spanlite_joint_codes(const void *const *columns, const int64_t *widths, int64_t count, int64_t rows,
+                                    int32_t *code, int64_t *first) {
+  uint64_t hash[BLOCK];
+  int64_t found = 0, size = 1024;
+  struct slot *slots = calloc((size_t)size, sizeof *slots);
+  for (int64_t begin = 0; slots && begin < rows; begin += BLOCK) {
+    int64_t block = rows - begin < BLOCK ? rows - begin : BLOCK;
+    memset(hash, 0, sizeof hash);
+    for (int64_t c = 0; c < count; c++)
+      joint_hashes(columns[c], widths[c], begin, block, mix64((uint64_t)c + 1) | 1, hash);
+    for (int64_t i = 0; i < block; i++) {
+      if (found * 2 >= size && !(slots = joint_grown(slots, &size))) return -1;
+      uint64_t mask = (uint64_t)size - 1, at = mix64(hash[i]) & mask;
+      while (slots[at].code && slots[at].hash != hash[i]) at = (at + 1) & mask;
+      if (!slots[at].code) {
+        first[found] = begin + i;
+        slots[at] = (struct slot){hash[i], ++found};
+      }
+      code[begin + i] = (int32_t)(slots[at].code - 1);
+    }
+    for (int64_t c = 0; c < count; c++)
+      if (!joint_equal(columns[c], widths[c], begin, block, code + begin, first)) {
+        free(slots);
+        return -1;
+      }
+  }
+  if (!slots) return -1;
+  free(slots);
+  return found;
+}
+
+/* Whether each value of a column is the first one. */
+EXPORT int64_t spanlite_constant(const uint8_t *column, int64_t width, int64_t rows) {
+  return rows < 2 || memcmp(column, column + width, (size_t)((rows - 1) * width)) == 0;
+}
+
+/* ---- packing: the way back ---- */
+
+static int64_t width_of(uint64_t most) {
+  return most == 0 ? 0 : most < 1u << 8 ? 1 : most < 1u << 16 ? 2 : most < UINT64_C(1) << 32 ? 4 : 8;
+}
+
+/* Bytes of raw values, plane after plane. */
+static WIDE void split(const uint64_t *raw, int64_t rows, int64_t width, int64_t begin, int64_t all, uint8_t *out) {
+  for (int64_t plane = 0; plane < width; plane++) {
+    uint8_t *to = out + plane * all + begin;
+    for (int64_t i = 0; i < rows; i++) to[i] = (uint8_t)(raw[i] >> 8 * plane);
+  }
+}
+
+/* `count` values of `size` bytes from `begin` on, `stride` bytes apart, as 64-bit numbers with their sign. */
+static void widened(const uint8_t *values, int64_t size, int64_t sign, int64_t stride, int64_t begin, int64_t count,
+                    int64_t *out) {
+  const uint8_t *at = values + begin * stride;
+#define WIDENED(type)                                  \
+  for (int64_t i = 0; i < count; i++) {                \
+    type value;                                        \
+    memcpy(&value, at + i * stride, sizeof value);     \
+    out[i] = (int64_t)value;                           \
+  }
+  if (size == 1 && sign) {
+    WIDENED(int8_t)
+  } else if (size == 1) {
+    WIDENED(uint8_t)
+  } else if (size == 2 && sign) {
+    WIDENED(int16_t)
+  } else if (size == 2) {
+    WIDENED(uint16_t)
+  } else if (size == 4 && sign) {
+    WIDENED(int32_t)
+  } else if (size == 4) {
+    WIDENED(uint32_t)
+  } else {
+    WIDENED(int64_t)
+  }
+#undef WIDENED
+}
+
+/*
+ * A column of integers against its least one, in planes as narrow as they may be: returns their width, 0 where all are
+ * `base`. out has room for 8 bytes a row. zigzag: values lie around 0, which is their base then.
+ */
+EXPORT int64_t spanlite_pack(const uint8_t *values, int64_t size, int64_t sign, int64_t stride, int64_t rows,
+                             int64_t zigzag, int64_t *base, uint8_t *out) {
+  int64_t block[BLOCK], least = INT64_MAX, most = INT64_MIN;
+  uint64_t around = 0;
+  *base = 0;
+  if (rows == 0) return 0;
+  for (int64_t begin = 0; begin < rows; begin += BLOCK) {
+    int64_t count = rows - begin < BLOCK ? rows - begin : BLOCK;
+    widened(values, size, sign, stride, begin, count, block);
+    for (int64_t i = 0; i < count; i++) {
+      least = block[i] < least ? block[i] : least;
+      most = block[i] > most ? block[i] : most;
+      around |= (uint64_t)block[i] << 1 ^ (uint64_t)(block[i] >> 63);
+    }
+  }
+  int64_t width = zigzag ? width_of(around) : width_of((uint64_t)most - (uint64_t)least);
+  uint64_t from = zigzag ? 0 : (uint64_t)least;
+  *base = (int64_t)from;
+  for (int64_t begin = 0; width && begin < rows; begin += BLOCK) {
+    int64_t count = rows - begin < BLOCK ? rows - begin : BLOCK;
+    uint64_t raw[BLOCK];
+    widened(values, size, sign, stride, begin, count, block);
+    for (int64_t i = 0; i < count; i++)
+      raw[i] = zigzag ? (uint64_t)block[i] << 1 ^ (uint64_t)(block[i] >> 63) : (uint64_t)block[i] - from;
+    split(raw, count, width, begin, rows, out);
+  }
+  return width;
+}
+
+/* Each field of a table as `spanlite_pack` has it; the planes of one behind those of the one before. */
+EXPORT void spanlite_pack_table(const uint8_t *records, int64_t itemsize, int64_t rows, const int64_t *offset,
+                                const int64_t *size, const int64_t *sign, int64_t fields, int64_t *width, int64_t *base,
+                                uint8_t *out) {
+  for (int64_t f = 0; f < fields; f++) {
+    width[f] = spanlite_pack(records + offset[f], size[f], sign[f], itemsize, rows, 0, base + f, out);
+    out += width[f] * rows;
+  }
 }

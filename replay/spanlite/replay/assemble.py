@@ -10,19 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanlite.contract.batch import Batch
-from spanlite.contract.columns import TRACE, Int32, Int64, SpanColumns, Table, make_columns
+from spanlite.contract.columns import RANGE, TRACE, Int32, Int64, SpanColumns, Table, make_columns
 from spanlite.replay.blocks import Rows
 from spanlite.replay.runs import compact
 from spanlite.replay.tables import Entries, Tables
 
+MOST_FILLED = 1 << 20
+"""Rows of a batch beyond which gaps are not filled: no agent sends as many."""
 
-def assemble(parts: Sequence[Rows], tables: Tables, *, renumber: bool) -> Iterator[Batch]:
+
+def assemble(parts: Sequence[Rows], tables: Tables, *, renumber: bool, fill: bool = False) -> Iterator[Batch]:
     """The batch whose rows are in `parts`, each row once, in the order in which it was recorded.
 
     Where rows are missing between, it comes as several batches of consecutive rows, since the ids of spans follow from
     their row numbers; or, renumbered, as one whose rows are numbered on from the first. Nothing refers to a row by its
     number (parents are ranges, which have numbers of their own), and the numbers up to the batch's last one are its
-    own, so they stay unique in the session.
+    own, so they stay unique in the session. Or, filled, as one in which ranges of no time stand for the missing rows:
+    it is no message to send, but what counts GPU work takes all of it at once, under its ids.
     """
     row = np.concatenate([part.row for part in parts]) if len(parts) > 1 else parts[0].row
     columns = {name: _joined([part.columns[name] for part in parts]) for name in parts[0].columns if name != "trace"}
@@ -31,6 +35,9 @@ def assemble(parts: Sequence[Rows], tables: Tables, *, renumber: bool) -> Iterat
     if order is not None:
         row = row[order]
         columns = {name: values[order] for name, values in columns.items()}
+    if fill and len(cuts) and int(row[-1] - row[0]) < MOST_FILLED:
+        row, columns = _filled(row, columns)
+        cuts = cuts[:0]
     bounds = [0, len(row)] if renumber else [0, *cuts.tolist(), len(row)]
     head = parts[0].head
     for begin, end in pairwise(bounds):
@@ -90,6 +97,20 @@ def _order(row: NDArray[np.uint64]) -> tuple[Int64 | None, Int64]:
     once = np.append(True, ordered[1:] != ordered[:-1])
     order, ordered = order[once], ordered[once]
     return order, np.flatnonzero(ordered[1:] - ordered[:-1] != 1) + 1
+
+
+def _filled(row: NDArray[np.uint64], columns: dict[str, NDArray[Any]]) -> tuple[NDArray[np.uint64], dict[str, Any]]:
+    """Ascending rows with those that are missing between: ranges that start with the first row and take no time."""
+    size = int(row[-1] - row[0]) + 1
+    place = (row - row[0]).view(np.int64)
+    source = np.zeros(size, dtype=np.int64)
+    source[place] = np.arange(len(row))
+    missing = np.ones(size, dtype=bool)
+    missing[place] = False
+    filled = {name: values[source] for name, values in columns.items()}
+    for name, value in (("kind", RANGE), ("duration_ns", 0), ("bytes", 0), ("weight", 1), ("parent", -1)):
+        filled[name][missing] = value
+    return row[0] + np.arange(size, dtype=np.uint64), filled
 
 
 def _cut(columns: dict[str, NDArray[Any]], traces: Table, tables: Tables) -> SpanColumns:

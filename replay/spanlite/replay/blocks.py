@@ -25,7 +25,7 @@ from spanlite.contract.columns import (
     UInt64,
 )
 from spanlite.contract.ids import RANGE_BIT
-from spanlite.replay.runs import change_points, id_codes, joint_codes, spread, text_codes
+from spanlite.replay.runs import change_points, id_codes, joint_codes, text_codes
 from spanlite.replay.selection import Selection, among
 from spanlite.replay.tables import Tables
 
@@ -97,32 +97,24 @@ class Block:
         everything = _columns(table, tables)
         self._traces, everything["trace"] = _traces(table)
         everything["session_row"] = table["session_row"].to_numpy()
-        begins, ends, self._heads = _batches(table, taken)
-        self.rows = int((ends - begins).sum())
-        order = _by_batch(begins, ends, self._heads)
+        batch, self._heads = _batches(table, taken)
+        self.rows = len(batch)
+        order = _sorted(batch)
         if taken is not None:
-            order = taken[order]
-        still = bool((order == np.arange(len(table))).all()) if len(order) == len(table) else False
-        self._columns = everything if still else {name: values[order] for name, values in everything.items()}
-        counts: dict[BatchKey, int] = {}
-        for head, count in zip(self._heads, ends - begins, strict=True):
-            counts[head.producer, head.sequence] = counts.get((head.producer, head.sequence), 0) + int(count)
-        self._places: dict[BatchKey, slice] = {}
-        begin = 0
-        for key in sorted(counts):
-            self._places[key] = slice(begin, begin + counts[key])
-            begin += counts[key]
-        self._by_key = {(head.producer, head.sequence): head for head in self._heads}
+            order = taken if order is None else taken[order]
+        self._columns = everything if order is None else {name: values[order] for name, values in everything.items()}
+        ends = np.cumsum(np.bincount(batch, minlength=len(self._heads))).tolist()
+        self._places = {key: slice(begin, end) for key, begin, end in zip(self._heads, [0, *ends], ends, strict=False)}
 
     def rows_of(self, key: BatchKey) -> Rows:
         """The rows of one batch."""
         place = self._places[key]
         columns = {name: values[place] for name, values in self._columns.items()}
-        return Rows(self._by_key[key], columns.pop("session_row"), columns, self._traces)
+        return Rows(self._heads[key], columns.pop("session_row"), columns, self._traces)
 
 
-def _batches(table: Any, taken: Int64 | None) -> tuple[Int64, Int64, list[Head]]:
-    """Runs of rows of one batch: where each begins and ends among the rows that are taken, and what batch it is."""
+def _batches(table: Any, taken: Int64 | None) -> tuple[Int32, dict[BatchKey, Head]]:
+    """The batch of each row that is taken, as its place among the batches, sorted by producer and sequence."""
     producer, producers = id_codes(table["producer"])
     info, infos = text_codes(table["batch_info"])
     sampling, samplings = text_codes(table["sampling"])
@@ -130,33 +122,32 @@ def _batches(table: Any, taken: Int64 | None) -> tuple[Int64, Int64, list[Head]]
     if taken is not None:
         producer, info, sampling = producer[taken], info[taken], sampling[taken]
         sequence, session, emit = sequence[taken], session[taken], emit[taken]
-    begins = change_points(sequence, session, producer)
-    ends = np.append(begins[1:], len(sequence)).astype(np.int64)[: len(begins)]
+    code, first = joint_codes((producer, sequence), len(sequence))
     said = [_info(text) for text in infos]
-    known: dict[BatchKey, Head] = {}
     heads = []
-    for at in begins.tolist():
+    for at in first.tolist():
+        resource, gpus, clock = said[info[at]]
+        mode = _SAMPLING[samplings[sampling[at]]]
         key = (producers[producer[at]].tobytes(), int(sequence[at]))
-        if key not in known:
-            resource, gpus, clock = said[info[at]]
-            mode = _SAMPLING[samplings[sampling[at]]]
-            known[key] = Head(*key, int(session[at]), int(emit[at]), resource, gpus, clock, mode)
-        heads.append(known[key])
-    return begins, ends, heads
+        heads.append(Head(*key, int(session[at]), int(emit[at]), resource, gpus, clock, mode))
+    order = sorted(range(len(heads)), key=lambda at: (heads[at].producer, heads[at].sequence))
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return rank[code], {(heads[at].producer, heads[at].sequence): heads[at] for at in order}
+
+
+def _sorted(batch: Int32) -> Int64 | None:
+    """The rows, sorted by batch, those of a batch as they stand; None where they are so already."""
+    if bool((batch[1:] >= batch[:-1]).all()):
+        return None
+    small = batch.astype(np.uint16) if int(batch.max()) < 1 << 16 else batch  # short ones are sorted by their digits
+    return np.argsort(small, kind="stable")
 
 
 def _info(text: str) -> tuple[Mapping[str, str], tuple[Gpu, ...], ClockAnchor]:
     facts = json.loads(text)
     gpus = tuple(Gpu(**dict(zip(_GPU_FIELDS, values, strict=True))) for values in facts["gpus"])
     return facts["resource"], gpus, ClockAnchor(*facts["clock"])
-
-
-def _by_batch(begins: Int64, ends: Int64, heads: list[Head]) -> Int64:
-    """The rows, sorted by batch, those of a batch as they stand."""
-    names = sorted({(head.producer, head.sequence) for head in heads})
-    ranks = {name: rank for rank, name in enumerate(names)}
-    order = np.argsort([ranks[head.producer, head.sequence] for head in heads], kind="stable")
-    return spread(begins[order], (ends - begins)[order])
 
 
 def _columns(table: Any, tables: Tables) -> dict[str, NDArray[Any]]:

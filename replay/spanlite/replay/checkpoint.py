@@ -94,7 +94,7 @@ def write_json(path: Path, facts: object) -> None:
     Raises:
         UsageError: it cannot be written.
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.part")  # one name: what a kill leaves is overwritten by the next run
     try:
         with part.open("w", encoding="utf-8") as stream:
             json.dump(facts, stream, indent=2, ensure_ascii=False)

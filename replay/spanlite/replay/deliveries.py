@@ -15,14 +15,20 @@ LOST = ("too_large", "rejected")
 """Reasons that concern one value alone: it is counted as lost, and the replay goes on."""
 LATE = "late"
 """Left out, since its time had passed."""
+DURATION = "duration"
+"""Due before the end that was set, and not emitted by then."""
 AGAIN = ("rejected", "neighbour")
 """Reasons to try a value once more: it may have been refused for what was sent along with it."""
 _WAIT_S = 0.1
 
 
-def chained(digest: str, payload: bytes) -> str:
+def digest_of(payload: bytes) -> bytes:
+    """Digest of one value."""
+    return hashlib.blake2b(payload, digest_size=32).digest()
+
+
+def chained(digest: str, own: bytes) -> str:
     """Digest of all values up to one: blake2b of the digest before it and its own. It can be kept and gone on from."""
-    own = hashlib.blake2b(payload, digest_size=32).digest()
     return hashlib.blake2b(bytes.fromhex(digest) + own, digest_size=32).hexdigest()
 
 
@@ -32,12 +38,14 @@ class Ready:
 
     Attributes:
         payload: the batch as a SpanBatch message.
+        digest: of the payload, made beforehand: who waits for due times has no time for it.
         following: where the item after it stands.
         counted: whether its name was counted by `Names`.
     """
 
     item: Item
     payload: bytes
+    digest: bytes
     following: Position
     counted: bool
 
@@ -84,6 +92,11 @@ class Deliveries:
         """Enters an item as lost that was not handed on."""
         with self._changed:
             self._flying.append(_Flight(ready, told=True, reason=reason))
+
+    def miss(self, spans: int, reason: str) -> None:
+        """Enters spans as lost that were never read; to be called when all else is entered."""
+        lost = self.account.lost
+        self.account = replace(self.account, lost={**lost, reason: lost.get(reason, 0) + spans})
 
     def drain(self, timeout_s: float) -> bool:
         """Waits for acknowledgements; whether all have come.
@@ -132,29 +145,27 @@ class Deliveries:
 
     def _enter(self, flight: _Flight) -> None:
         account, ready, reason = self.account, flight.ready, flight.reason
-        batch = ready.item.batch
+        item = ready.item
         names = account.names
         if ready.counted:
-            names = {**names, batch.producer.hex(): batch.sequence + 1}
-        spans = len(batch.columns)
+            names = {**names, item.producer.hex(): item.sequence + 1}
         if reason is not None:
-            if reason not in (*LOST, LATE):
+            if reason not in (*LOST, LATE, DURATION):
                 raise TransportError(
                     f"a batch was not stored ({reason}) after {account.spans} spans were; put that right and go on "
                     "with --resume, if a --checkpoint was kept, or start again"
                 )
-            lost = {**account.lost, reason: account.lost.get(reason, 0) + spans}
+            lost = {**account.lost, reason: account.lost.get(reason, 0) + item.spans}
             self.account = replace(account, next=ready.following, lost=lost, names=names)
             return
-        first, last = int(batch.columns.start_ns.min()), int(batch.end_ns.max())
         self.account = Account(
             next=ready.following,
             batches=account.batches + 1,
-            spans=account.spans + spans,
+            spans=account.spans + item.spans,
             bytes=account.bytes + len(ready.payload),
             lost=account.lost,
-            first_ns=min(account.first_ns, first) if account.batches else first,
-            last_ns=max(account.last_ns, last) if account.batches else last,
-            digest=chained(account.digest, ready.payload),
+            first_ns=min(account.first_ns, item.first_ns) if account.batches else item.first_ns,
+            last_ns=max(account.last_ns, item.last_ns) if account.batches else item.last_ns,
+            digest=chained(account.digest, ready.digest),
             names=names,
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spanlite.replay.checkpoint import Account, Checkpoint, write_checkpoint
-from spanlite.replay.deliveries import LATE, Deliveries, Ready
+from spanlite.replay.deliveries import DURATION, LATE, Deliveries, Ready
 from spanlite.replay.ports import Sink
 from spanlite.runtime.clock import Clock
 
@@ -101,15 +101,20 @@ class Emission:
                 return False
         return True
 
-    def finish(self) -> None:
+    def finish(self, due_spans: int | None = None) -> None:
         """All was emitted and acknowledged: makes it whole.
+
+        Args:
+            due_spans: where it was ended by its duration, how many spans were due by then; what is missing is lost.
 
         Raises:
             SpanliteError: it cannot be made whole.
         """
         for ready in self._handed:
-            self._deliveries.give_up(ready, LATE)
-        self._deliveries.settle()
+            self._deliveries.give_up(ready, LATE if due_spans is None else DURATION)
+        account = self._deliveries.settle()
+        if due_spans is not None and (missing := due_spans - account.spans - sum(account.lost.values())) > 0:
+            self._deliveries.miss(missing, DURATION)
         self._keep()
         self._sink.close(complete=True)
         self._complete = True

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
 
+from spanlite.contract.columns import Int64
+from spanlite.contract.errors import UsageError
 from spanlite.replay.ahead import ReadAhead
+from spanlite.replay.apart import ItemsApart, by_turn
 from spanlite.replay.deliveries import Ready
 from spanlite.replay.emission import Emission
 from spanlite.replay.pacing.late import LatePolicy
@@ -22,7 +26,7 @@ from spanlite.replay.prepare import Replay
 
 _CHUNK_ITEMS = 256
 _CHUNK_SPANS = 1 << 17
-_CHUNKS_AHEAD = 2
+_CHUNKS_AHEAD = 16
 
 
 @dataclass(frozen=True)
@@ -33,13 +37,31 @@ class Pacing:
         pace: due times; its loops are those of the replay.
         waiter: how to wait for them.
         late: what to do with late ones.
-        by_spans: whether a limit counts spans; else batches.
+        counts: what a limit counts: "batches", "spans", or "traces", each in the batch that has its first span.
+        realtime: whether the pacing thread comes before all ordinary ones.
+        apart: whether reading and encoding go on in another process, else in another thread.
     """
 
     pace: Pace
     waiter: Waiter
     late: LatePolicy
-    by_spans: bool = False
+    counts: str = "batches"
+    realtime: bool = False
+    apart: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a pace makes of a plan, with nothing read.
+
+    Attributes:
+        last_due_ns: when the last item is due after the first one of all.
+        batches, spans: that are due, in all turns.
+    """
+
+    last_due_ns: int
+    batches: int
+    spans: int
 
 
 def emit_paced(
@@ -56,13 +78,14 @@ def emit_paced(
 
     Raises:
         SpanliteError: reading or sending failed.
+        UsageError: real time is asked for and not granted.
     """
     begin = emission.account.next
-    pace = replace(pacing.pace, loops=max(replay.settings.loops - begin.loop, 0))
+    if replay.loops and begin >= Position(replay.loops):
+        return Summary()
+    pace = replace(pacing.pace, loops=max(replay.loops - begin.loop, 0))
     if begin != Position(begin.loop):
         pace = replace(pace, origin_ns=int(_times(replay).min()))
-    turn = replay.turns(begin, emission.account.names)
-    due = scheduled(Schedule(pace), lambda number: _chunks(replay, turn(begin.loop + number), by_spans=pacing.by_spans))
     pacer: Pacer[Ready] = Pacer(
         pacing.waiter,
         emission.emit,
@@ -71,7 +94,13 @@ def emit_paced(
         progress=progress,
         duration_ns=pace.duration_ns,
     )
-    with ReadAhead(due, most=_CHUNKS_AHEAD) as made, quiet():
+    with ExitStack() as stack:
+        turn = _turns(replay, emission, stack, apart=pacing.apart)
+        due = scheduled(Schedule(pace), lambda number: _chunks(replay, turn(begin.loop + number), pacing.counts))
+        made = stack.enter_context(ReadAhead(due, most=_CHUNKS_AHEAD))
+        granted = stack.enter_context(quiet(realtime=pacing.realtime))
+        if pacing.realtime and not granted.realtime:
+            raise UsageError("--realtime is not permitted: give the command CAP_SYS_NICE, or leave it out")
         first = next(made, None)
         if first is None:
             return Summary()
@@ -79,16 +108,30 @@ def emit_paced(
         return pacer.run(_handed(emission, chain([first], made)), start_ns=start_ns)
 
 
-def due_in_ns(replay: Replay, pacing: Pacing) -> int | None:
-    """When the last item is due after the first; None for a replay without end."""
-    schedule, times = Schedule(replace(pacing.pace, loops=replay.settings.loops)), _times(replay)
-    if not replay.settings.loops and pacing.pace.duration_ns is None and pacing.pace.most_items is None:
+def _turns(replay: Replay, emission: Emission, stack: ExitStack, *, apart: bool) -> Callable[[int], Iterator[Ready]]:
+    begin, names = emission.account.next, emission.account.names
+    if not apart:
+        return replay.turns(begin, names)
+    return by_turn(stack.enter_context(ItemsApart(replay, begin, names)))
+
+
+def planned(replay: Replay, pacing: Pacing) -> Planned | None:
+    """What is due, and until when; None for a replay without end."""
+    pace, times = replace(pacing.pace, loops=replay.loops), _times(replay)
+    if not replay.loops and pace.duration_ns is None and pace.most_items is None:
         return None
-    weights = replay.plan.spans if pacing.by_spans else None
-    last = 0
-    for due in scheduled(schedule, lambda _: [Chunk(times, range(len(times)), weights)]):
+    weights = {"batches": None, "spans": replay.plan.spans, "traces": replay.plan.new_traces}[pacing.counts]
+    last = batches = spans = 0
+
+    def turn(number: int) -> list[Chunk[int]]:
+        cut = replay.end.batch if replay.end is not None and number == replay.end.loop else len(times)
+        return [Chunk(times[:cut], range(cut), None if weights is None else weights[:cut])]
+
+    for due in scheduled(Schedule(pace), turn):
         last = int(due.due_ns[-1])
-    return last
+        batches += len(due.items)
+        spans += int(replay.plan.spans[: len(due.items)].sum())
+    return Planned(last, batches, spans)
 
 
 def _handed(emission: Emission, chunks: Iterable[Due[Ready]]) -> Iterator[Due[Ready]]:
@@ -97,27 +140,35 @@ def _handed(emission: Emission, chunks: Iterable[Due[Ready]]) -> Iterator[Due[Re
         yield Due(chunk.due_ns, list(emission.handed(chunk.items)))
 
 
-def _times(replay: Replay) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _times(replay: Replay) -> Int64:
     plan = replay.plan
     return plan.arrival_ns if replay.settings.order == "arrival" else plan.start_ns
 
 
-def _chunks(replay: Replay, items: Iterable[Ready], *, by_spans: bool) -> Iterator[Chunk[Ready]]:
+def _chunks(replay: Replay, items: Iterable[Ready], counts: str) -> Iterator[Chunk[Ready]]:
     """Items in chunks that bound what is in memory."""
     held: list[Ready] = []
     spans = 0
     for ready in items:
         held.append(ready)
-        spans += len(ready.item.batch.columns)
+        spans += ready.item.spans
         if len(held) >= _CHUNK_ITEMS or spans >= _CHUNK_SPANS:
-            yield _chunk(replay, held, by_spans=by_spans)
+            yield _chunk(replay, held, counts)
             held, spans = [], 0
     if held:
-        yield _chunk(replay, held, by_spans=by_spans)
+        yield _chunk(replay, held, counts)
 
 
-def _chunk(replay: Replay, items: list[Ready], *, by_spans: bool) -> Chunk[Ready]:
+def _chunk(replay: Replay, items: list[Ready], counts: str) -> Chunk[Ready]:
     by_arrival = replay.settings.order == "arrival"
     times = [ready.item.arrival_ns if by_arrival else ready.item.start_ns for ready in items]
-    weights = np.array([len(ready.item.batch.columns) for ready in items], np.int64) if by_spans else None
-    return Chunk(np.array(times, np.int64), items, weights)
+    return Chunk(np.array(times, np.int64), items, _weights(replay, items, counts))
+
+
+def _weights(replay: Replay, items: list[Ready], counts: str) -> Int64 | None:
+    if counts == "batches":
+        return None
+    if counts == "spans":
+        return np.array([ready.item.spans for ready in items], np.int64)
+    places = [ready.item.position for ready in items]
+    return np.array([replay.plan.new_traces[at.batch] if not at.part else 0 for at in places], np.int64)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from spanlite.contract.columns import Int64, UInt64
 from spanlite.contract.errors import ArchiveError
 from spanlite.replay.ports import Archive, Source
-from spanlite.replay.runs import change_points, id_codes, spread
+from spanlite.replay.runs import change_points, id_codes, joint_codes, spread
 from spanlite.replay.selection import Mask, Selection, among
 
 ORDERS = ("arrival", "start")
@@ -34,7 +34,7 @@ class Plan:
         piece_begin: place in the `piece_…` columns of each batch's first, and one beyond the last, shape (b + 1,).
         piece_file, piece_group, piece_spans: shape (p,).
         traces: those with a match, if whole traces are taken.
-        trace_count: distinct traces met; 0 if nobody asked.
+        new_traces: how many traces have their first spans in each batch, shape (b,); zeros if nobody asked.
     """
 
     producers: NDArray[np.void]
@@ -49,10 +49,15 @@ class Plan:
     piece_group: Int64
     piece_spans: Int64
     traces: frozenset[bytes] | None
-    trace_count: int
+    new_traces: Int64
 
     def __len__(self) -> int:
         return len(self.producer)
+
+    @property
+    def trace_count(self) -> int:
+        """Distinct traces; 0 if nobody asked."""
+        return int(self.new_traces.sum())
 
     @property
     def digest(self) -> str:
@@ -71,7 +76,7 @@ def make_plan(archive: Archive, selection: Selection, *, order: str = "arrival",
         archive: where from.
         selection: which spans.
         order: "arrival" for that in which agents handed batches on, "start" for that of their first starts.
-        count_traces: also count distinct traces, which takes 16 bytes of memory for each and one more column.
+        count_traces: also count distinct traces, which takes some 100 bytes of memory for each and one more column.
 
     Raises:
         ArchiveError: a file cannot be read.
@@ -79,7 +84,7 @@ def make_plan(archive: Archive, selection: Selection, *, order: str = "arrival",
     matched: set[bytes] | None = None
     if selection.whole_traces and not selection.everything:
         matched = set()
-        for found in _scan(archive, selection, ["trace_id"], prune=True):
+        for found in scan(archive, selection, ["trace_id"], prune=True):
             codes, ids = id_codes(found.table["trace_id"])
             used = np.unique(codes[found.taken])
             matched.update(ids[code].tobytes() for code in used if code >= 0)
@@ -87,27 +92,25 @@ def make_plan(archive: Archive, selection: Selection, *, order: str = "arrival",
     if matched is not None or count_traces:
         columns.append("trace_id")
     pieces = _Pieces()
-    traces: set[bytes] = set()
-    for found in _scan(archive, selection, columns, prune=matched is None):
+    for found in scan(archive, selection, columns, prune=matched is None):
         taken = found.taken if not matched else found.taken | among(found.table["trace_id"], matched)
         if not taken.any():
             continue
         pieces.add(found, taken)
         if count_traces:
-            codes, ids = id_codes(found.table["trace_id"])
-            traces.update(ids[code].tobytes() for code in np.unique(codes[taken]) if code >= 0)
-    return pieces.plan(order, frozenset(matched) if matched is not None else None, len(traces))
+            pieces.add_traces(found, taken)
+    return pieces.plan(order, frozenset(matched) if matched is not None else None)
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class Found:
     file: int
     group: int
     table: Any
     taken: Mask
 
 
-def _scan(archive: Archive, selection: Selection, columns: list[str], *, prune: bool) -> Iterator[_Found]:
+def scan(archive: Archive, selection: Selection, columns: list[str], *, prune: bool) -> Iterator[Found]:
     """Every row group that may hold rows that are taken, with the columns and which rows meet the conditions."""
     wanted = list(dict.fromkeys([*columns, *selection.columns]))
     for number, source in enumerate(archive.sources):
@@ -116,7 +119,7 @@ def _scan(archive: Archive, selection: Selection, columns: list[str], *, prune: 
                 if prune and not _may_hold(file, group, selection):
                     continue
                 table = read_group(archive, source, file, group, wanted)
-                yield _Found(number, group, table, selection.mask(table))
+                yield Found(number, group, table, selection.mask(table))
 
 
 def _may_hold(file: Any, group: int, selection: Selection) -> bool:
@@ -133,7 +136,7 @@ def read_group(archive: Archive, source: Source, file: Any, group: int, columns:
         ArchiveError: the row group is damaged.
     """
     try:
-        return file.read_row_group(group, columns=columns, use_threads=False)
+        return archive.read(file, group, columns)
     except (OSError, pa.ArrowException) as error:
         raise ArchiveError(
             f"{archive.where}/{source.name}: row group {group} is damaged ({error}); remove the file or restore it"
@@ -146,8 +149,10 @@ class _Pieces:
     def __init__(self) -> None:
         self._producers: dict[bytes, int] = {}
         self._found: list[NDArray[np.int64]] = []
+        self._traces: dict[bytes, int] = {}
+        self._members: list[NDArray[np.int64]] = []
 
-    def add(self, found: _Found, taken: Mask) -> None:
+    def add(self, found: Found, taken: Mask) -> None:
         """Adds the rows `taken` of a row group."""
         table, rows = found.table, np.flatnonzero(taken)
         codes, ids = id_codes(table["producer"])
@@ -172,7 +177,38 @@ class _Pieces:
         place = np.broadcast_to(np.array([[found.file], [found.group]]), (2, joined.shape[1]))
         self._found.append(np.concatenate([joined, place]))
 
-    def plan(self, order: str, traces: frozenset[bytes] | None, trace_count: int) -> Plan:
+    def add_traces(self, found: Found, taken: Mask) -> None:
+        """Notes which batches have spans of which traces; after `add` of the same rows."""
+        table = found.table
+        codes, ids = id_codes(table["trace_id"])
+        rows = np.flatnonzero(taken & (codes >= 0))
+        producer, producers = id_codes(table["producer"])
+        known = np.array([self._producers.get(i.tobytes(), -1) for i in producers], dtype=np.int64)
+        sequence = table["batch_sequence"].to_numpy()[rows].view(np.int64)
+        _, first = joint_codes((codes[rows], producer[rows], sequence), len(rows))
+        used = np.unique(codes[rows])
+        numbers = np.zeros(len(ids), dtype=np.int64)
+        numbers[used] = [self._traces.setdefault(ids[code].tobytes(), len(self._traces)) for code in used]
+        at = rows[first]
+        self._members.append(np.stack([numbers[codes[at]], known[producer[at]], sequence[first]]))
+
+    def _new_traces(self, ranks: NDArray[np.int64], producer: Int64, sequence: Int64) -> Int64:
+        """Of each batch, in the order of emission, how many traces come first in it."""
+        counts = np.zeros(len(producer), dtype=np.int64)
+        if not self._members:
+            return counts
+        trace, of, number = np.concatenate(self._members, axis=1)
+        code, first = joint_codes(
+            (np.append(producer, ranks[of]), np.append(sequence, number)), len(producer) + len(trace)
+        )
+        place = np.empty(len(first), dtype=np.int64)
+        place[code[: len(producer)]] = np.arange(len(producer))
+        earliest = np.full(len(self._traces), len(producer), dtype=np.int64)
+        np.minimum.at(earliest, trace, place[code[len(producer) :]])
+        counts += np.bincount(earliest, minlength=len(producer))
+        return counts
+
+    def plan(self, order: str, traces: frozenset[bytes] | None) -> Plan:
         """The plan of all that was added."""
         found = np.concatenate(self._found, axis=1) if self._found else np.zeros((8, 0), dtype=np.int64)
         names = sorted(self._producers)
@@ -199,7 +235,7 @@ class _Pieces:
             piece_group=pieces[7][at],
             piece_spans=pieces[5][at],
             traces=traces,
-            trace_count=trace_count,
+            new_traces=self._new_traces(ranks, whole[0][arranged], whole[1][arranged]),
         )
 
 

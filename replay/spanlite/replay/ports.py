@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from spanlite.contract.batch import Batch
-
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -43,6 +41,14 @@ class Archive(Protocol):
         """
         ...
 
+    def read(self, file: Any, group: int, columns: Sequence[str]) -> Any:
+        """Columns of a row group of a file that `open` gave, as an Arrow table.
+
+        Raises:
+            OSError, pa.ArrowException: it is damaged.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
@@ -64,19 +70,27 @@ START = Position()
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One batch to emit.
+    """What is known of a message to emit, beside its bytes.
 
     Attributes:
-        batch: as it goes out: moved in time, named and stamped.
         position: where it stands.
+        producer, sequence: the name that it goes out with.
+        key: host and GPUs, under which agents send it.
+        spans: how many it holds.
         arrival_ns: when the agent handed the original on, Unix nanoseconds as recorded.
         start_ns: first start among its spans as recorded.
+        first_ns, last_ns: first start and last end of its spans, as emitted.
     """
 
-    batch: Batch
     position: Position
+    producer: bytes
+    sequence: int
+    key: bytes
+    spans: int
     arrival_ns: int
     start_ns: int
+    first_ns: int
+    last_ns: int
 
 
 Acknowledge = Callable[[str | None], None]

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from spanlite.contract.batch import Batch
 from spanlite.contract.codec import encode_batch
 from spanlite.contract.errors import ReplayError, UsageError
-from spanlite.replay.deliveries import Ready
+from spanlite.replay.deliveries import Ready, digest_of
 from spanlite.replay.identity import Keys, Names, remapped, stamped
 from spanlite.replay.plan import make_plan
 from spanlite.replay.ports import Archive, Item, Position
@@ -32,6 +34,8 @@ class Settings:
         loops: turns; 0 for ever.
         seed: of the mapped ids.
         run: name of the run; "" for one that follows from everything else.
+        period_ns: by how much each turn is moved on; 0 for what `Replay.period_ns` tells.
+        most_batches, most_spans: ends it before the batch with which there would be more, over all turns; 0: no end.
     """
 
     selection: Selection = EVERYTHING
@@ -41,8 +45,16 @@ class Settings:
     loops: int = 1
     seed: int = 0
     run: str = ""
+    period_ns: int = 0
+    most_batches: int = 0
+    most_spans: int = 0
 
     def __post_init__(self) -> None:
+        for flag, value in (("--period", self.period_ns), ("--limit-batches", self.most_batches)):
+            if value < 0:
+                raise UsageError(f"{flag} {value}: write more than 0")
+        if self.most_spans < 0:
+            raise UsageError(f"--limit-spans {self.most_spans}: write more than 0")
         if self.loops < 0:
             raise UsageError(f"--loop {self.loops}: write how many turns, or 0 for turns without end")
         if self.loops != 1 and self.ids == "keep":
@@ -62,8 +74,11 @@ class Replay:
         settings: its own.
         plan: batches in the order of emission.
         run: name of the run.
+        end: where it ends early; None for the end of the last turn.
+        loops: turns, the last of which may be cut; 0 without end.
         offset_ns: by how much times are moved in the first turn.
-        period_ns: and by how much more in each further one: from the first start to the last, and a mean gap.
+        period_ns: and by how much more in each further one: from the first start to the last and a mean gap, but no
+            less than to the last end.
     """
 
     def __init__(
@@ -100,9 +115,12 @@ class Replay:
         first, last = int(self.plan.start_ns.min()), int(self.plan.end_ns.max())
         self.offset_ns = offset_ns(settings.shift, first_ns=first, now_ns=now_ns) if offset is None else offset
         length = int(self.plan.start_ns.max()) - first
-        self.period_ns = length + max(length // max(len(self.plan) - 1, 1), 1)
+        self.period_ns = settings.period_ns or max(length + max(length // max(len(self.plan) - 1, 1), 1), last - first)
+        if settings.loops != 1 and self.period_ns < last - first:
+            raise UsageError(f"--period {self.period_ns} ns: a turn is {last - first} ns long; write no less than that")
+        self.end, self.loops = self._end()
         check_offset(
-            self.offset_ns + (max(settings.loops, 1) - 1) * self.period_ns if self.offset_ns > 0 else self.offset_ns,
+            self.offset_ns + (max(self.loops, 1) - 1) * self.period_ns if self.offset_ns > 0 else self.offset_ns,
             first_ns=first,
             last_ns=last,
         )
@@ -111,6 +129,36 @@ class Replay:
     def spans(self) -> int:
         """Spans of one turn."""
         return int(self.plan.spans.sum())
+
+    @property
+    def all_batches(self) -> int | None:
+        """Batches of all turns; None without end."""
+        if self.end is None:
+            return len(self.plan) * self.loops or None
+        return self.end.loop * len(self.plan) + self.end.batch
+
+    @property
+    def all_spans(self) -> int | None:
+        """Spans of all turns; None without end."""
+        if self.end is None:
+            return self.spans * self.loops or None
+        return self.end.loop * self.spans + int(self.plan.spans[: self.end.batch].sum())
+
+    def _end(self) -> tuple[Position | None, int]:
+        """Where the settings end it early, if they do, and how many turns there are until then (0 without end)."""
+        wanted, batches = self.settings, len(self.plan)
+        ends = []
+        if wanted.most_batches:
+            ends.append(Position(*divmod(wanted.most_batches, batches)))
+        if wanted.most_spans:
+            loop, left = divmod(wanted.most_spans, self.spans)
+            ends.append(Position(loop, int(np.searchsorted(np.cumsum(self.plan.spans), left, side="right"))))
+        if not ends or (wanted.loops and min(ends) >= Position(wanted.loops)):
+            return None, wanted.loops
+        end = min(ends)
+        if end == Position():
+            raise UsageError(f"--limit-spans {wanted.most_spans}: the first batch has {self.plan.spans[0]} spans")
+        return end, end.loop + (end.batch > 0)
 
     def ready(
         self, start: Position | None = None, names: Mapping[str, int] | None = None, *, reader: Reader | None = None
@@ -129,7 +177,7 @@ class Replay:
         begin = start or Position()
         turn = self.turns(begin, names, reader=reader)
         loop = begin.loop
-        while not self.settings.loops or loop < self.settings.loops:
+        while not self.loops or loop < self.loops:
             yield from turn(loop)
             loop += 1
 
@@ -147,6 +195,8 @@ class Replay:
             for number, parts in source.batches(begin.batch if loop == begin.loop else 0):
                 for part, batch in enumerate(parts):
                     position = Position(loop, number, part)
+                    if self.end is not None and position >= self.end:
+                        return
                     if position >= begin:
                         yield self._ready(batch, position, naming, last=part == len(parts) - 1)
 
@@ -164,11 +214,22 @@ class Replay:
             batch = remapped(batch, Keys.of(self.run, self.settings.seed, loop))
         batch = shifted(batch, self.offset_ns + loop * self.period_ns)
         batch = stamped(naming.named(batch, loop=loop, part=part), self.run)
-        item = Item(batch, position, int(self.plan.arrival_ns[number]), int(self.plan.start_ns[number]))
+        item = Item(
+            position=position,
+            producer=batch.producer,
+            sequence=batch.sequence,
+            key=f"{batch.resource.get('host.name', '')}/{','.join(gpu.uuid for gpu in batch.gpus)}".encode(),
+            spans=len(batch.columns),
+            arrival_ns=int(self.plan.arrival_ns[number]),
+            start_ns=int(self.plan.start_ns[number]),
+            first_ns=int(batch.columns.start_ns.min()),
+            last_ns=int(batch.end_ns.max()),
+        )
         following = Position(loop, number, part + 1)
         if last:
             following = Position(loop, number + 1) if number + 1 < len(self.plan) else Position(loop + 1)
-        return Ready(item, encode_batch(batch), following, not naming.keeps(part))
+        payload = encode_batch(batch)
+        return Ready(item, payload, digest_of(payload), following, not naming.keeps(part))
 
     def _run(self) -> str:
         said = json.dumps([self.settings.facts(), self.plan.digest], sort_keys=True)

@@ -80,8 +80,8 @@ class Reader:
         self._last_use = self._last_uses()
         self.reading = Reading()
 
-    def batches(self, begin: int = 0) -> Iterator[tuple[int, list[Batch]]]:
-        """Number in the plan, and parts, of each batch from number `begin` on.
+    def batches(self, begin: int = 0, *, fill: bool = False) -> Iterator[tuple[int, list[Batch]]]:
+        """Number in the plan, and parts, of each batch from number `begin` on; `fill`: see `assemble`.
 
         Raises:
             ArchiveError: a file is damaged, or has changed since the plan was made.
@@ -94,7 +94,7 @@ class Reader:
             gathered = self._gather(begin, end)
             for number in range(begin, end):
                 parts = gathered.pop(self._key(number))
-                yield number, list(assemble(parts, self._tables, renumber=self._renumber))
+                yield number, list(assemble(parts, self._tables, renumber=self._renumber, fill=fill))
             begin = end
 
     def _key(self, number: int) -> BatchKey:

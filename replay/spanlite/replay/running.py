@@ -9,7 +9,7 @@ from spanlite.contract.errors import ReplayError
 from spanlite.replay.ahead import ReadAhead
 from spanlite.replay.checkpoint import Account, Checkpoint
 from spanlite.replay.emission import IN_FLIGHT, Emission, Keeping
-from spanlite.replay.paced import Pacing, emit_paced
+from spanlite.replay.paced import Pacing, emit_paced, planned
 from spanlite.replay.pacing.pacer import Progress, Summary
 from spanlite.replay.ports import Sink
 from spanlite.replay.prepare import Replay
@@ -24,7 +24,7 @@ class Outcome:
 
     Attributes:
         account: what was emitted, by the runs before that it went on from as well.
-        ended: `finished` or `stopped`.
+        ended: `finished`, `duration` (the time that was set is over) or `stopped`.
         summary: how well the pace was kept, if there was one.
     """
 
@@ -54,6 +54,7 @@ def run_replay(
     clock: Clock,
     *,
     pacing: Pacing | None = None,
+    duration_ns: int | None = None,
     keeping: Keeping | None = None,
     resumed: Checkpoint | None = None,
     watch: Watch | None = None,
@@ -67,6 +68,7 @@ def run_replay(
         sink: where to.
         clock: for checkpoints.
         pacing: when; as fast as it goes without.
+        duration_ns: without a pace, when to end; with one, `pacing.pace` says so.
         keeping: where checkpoints go, if they are kept.
         resumed: the checkpoint to go on from.
         watch: who looks.
@@ -85,7 +87,8 @@ def run_replay(
         sink.begin()
     with Emission(sink, account, clock, keeping=keeping, in_flight=in_flight) as emission:
         if pacing is None:
-            summary, ended = None, _emit_all(replay, emission, watch)
+            end_ns = None if duration_ns is None else clock.monotonic_ns() + duration_ns
+            summary, ended = None, _emit_all(replay, emission, watch, clock, end_ns)
         else:
             summary = emit_paced(replay, emission, pacing, stopped=watch.stopped, progress=watch.paced)
             ended = summary.ended
@@ -93,20 +96,23 @@ def run_replay(
             ended = "stopped"
         if ended == "aborted":
             raise ReplayError("an item was later than --late allows; replay slower, or let it catch up")
-        if ended == "finished":
-            emission.finish()
+        if ended in ("finished", "duration"):
+            due = planned(replay, pacing) if pacing is not None and ended == "duration" else None
+            emission.finish(due.spans if due else None)
             concluded(Outcome(emission.account, ended, summary))
             emission.conclude()
     return Outcome(emission.account, ended, summary)
 
 
-def _emit_all(replay: Replay, emission: Emission, watch: Watch) -> str:
-    """As fast as it goes; whether it `finished` or was `stopped`."""
+def _emit_all(replay: Replay, emission: Emission, watch: Watch, clock: Clock, end_ns: int | None) -> str:
+    """As fast as it goes; whether it `finished`, was ended by its `duration`, or was `stopped`."""
     items = replay.ready(emission.account.next, emission.account.names)
     with ReadAhead(items, most=_ITEMS_AHEAD) as made:
-        for ready in emission.handed(made):
+        for ready in made:
             if watch.stopped():
                 return "stopped"
+            if end_ns is not None and clock.monotonic_ns() >= end_ns:
+                return "duration"
             emission.emit(ready)
             watch.emitted(emission.account)
     return "finished"

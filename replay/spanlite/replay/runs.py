@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spanlite.contract.columns import Int32, Int64
+from spanlite.native import joining, library
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _Texts = tuple[Int32, list[Any]]
@@ -87,9 +88,23 @@ def joint_codes(columns: Sequence[NDArray[Any]], rows: int) -> tuple[Int32, Int6
     Combinations are told apart by a hash that is checked against every value afterwards; should two ever meet, they are
     counted out one column after the other.
     """
-    varying = [values for values in columns if rows and bool((values != values[0]).any())]
+    varying = [values for values in columns if not is_constant(values)]
     if not varying:
         return np.zeros(rows, dtype=np.int32), np.zeros(min(rows, 1), dtype=np.int64)
+    compiled = library()
+    found = joining.joint_codes(compiled, [*map(np.ascontiguousarray, varying)], rows) if compiled else None
+    return found or _hashed(varying, rows)
+
+
+def is_constant(values: NDArray[Any]) -> bool:
+    """Whether a column of integers has one value throughout."""
+    compiled = library()
+    if compiled:
+        return joining.constant(compiled, np.ascontiguousarray(values))
+    return not len(values) or bool((values == values[0]).all())
+
+
+def _hashed(varying: Sequence[NDArray[Any]], rows: int) -> tuple[Int32, Int64]:
     key = np.zeros(rows, dtype=np.uint64)
     for values in varying:
         key *= _FACTOR
@@ -125,6 +140,8 @@ def first_of(codes: Int32, count: int) -> Int64:
 
 def compact(index: Int32, size: int) -> tuple[Int64, Int32]:
     """Which entries of a table of `size` are used, ascending, and the index into those."""
+    if size == 1 and len(index):
+        return np.zeros(1, dtype=np.int64), index
     if size <= 4 * len(index) + 64:
         used = np.flatnonzero(np.bincount(index, minlength=size))
         places = np.zeros(size, dtype=np.int32)

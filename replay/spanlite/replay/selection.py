@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spanlite.contract.columns import UInt64
+from spanlite.contract.errors import UsageError
+from spanlite.contract.ids import mix64
 from spanlite.replay.runs import id_codes, text_codes
 
 Mask = NDArray[np.bool_]
@@ -29,6 +32,9 @@ class Selection:
         stages: patterns of the stage; `""` for spans outside all stages.
         least_ns: shortest duration.
         whole_traces: also every span of a trace that has one that is taken.
+        share: of all traces, those whose id hashes to less; 1 takes all. Whole traces are thinned, on all nodes alike;
+            spans outside traces batch by batch.
+        share_seed: another one takes other traces.
     """
 
     from_ns: int = _LOWEST
@@ -40,18 +46,27 @@ class Selection:
     stages: tuple[str, ...] = ()
     least_ns: int = 0
     whole_traces: bool = False
+    share: float = 1.0
+    share_seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise UsageError(f"a sample of {self.share:g} of all traces is none; write a share such as 10% or 0.1")
 
     @property
     def everything(self) -> bool:
         """Whether no condition leaves any span out."""
-        return all(getattr(self, field.name) == field.default for field in fields(self) if field.name != "whole_traces")
+        conditions = [field for field in fields(self) if field.name not in ("whole_traces", "share_seed")]
+        return all(getattr(self, field.name) == field.default for field in conditions)
 
     @property
     def columns(self) -> list[str]:
         """The columns that `mask` reads."""
         asked = {
             "start_ns": self.from_ns != _LOWEST or self.to_ns != _HIGHEST,
-            "trace_id": bool(self.traces),
+            "trace_id": bool(self.traces) or self.share < 1,
+            "producer": self.share < 1,
+            "batch_sequence": self.share < 1,
             "host": bool(self.hosts),
             "gpu_uuid": bool(self.gpus),
             "kernel": bool(self.kernels),
@@ -71,6 +86,8 @@ class Selection:
             taken &= table["duration_ns"].to_numpy() >= self.least_ns
         if self.traces:
             taken &= among(table["trace_id"], set(self.traces))
+        if self.share < 1:
+            taken &= self._sampled(table)
         for name, wanted in (("host", self.hosts), ("gpu_uuid", self.gpus)):
             if wanted:
                 taken &= _matching(table[name], wanted.__contains__)
@@ -79,6 +96,19 @@ class Selection:
             taken &= _matching(table["kernel"], matches) | _matching(table["name"], matches)
         if self.stages:
             taken &= _matching(table["stage"], _any_of(self.stages))
+        return taken
+
+    def _sampled(self, table: Any) -> Mask:
+        most = np.uint64(min(int(self.share * 2.0**64), 2**64 - 1))
+        seed = np.uint64(self.share_seed & (2**64 - 1))
+        trace, traces = id_codes(table["trace_id"])
+        producer, producers = id_codes(table["producer"])
+        of_trace = np.append(_hash(traces, seed) < most, False)
+        taken: Mask = of_trace[trace]
+        outside = np.flatnonzero(trace < 0)
+        if len(outside):
+            sequence = table["batch_sequence"].to_numpy()[outside]
+            taken[outside] = mix64(_hash(producers, seed)[producer[outside]] ^ mix64(sequence)) < most
         return taken
 
     def may_hold(self, least_start: int, most_start: int) -> bool:
@@ -93,6 +123,12 @@ def among(column: Any, ids: Set[bytes]) -> Mask:
     """Which rows of a column of 16-byte ids hold one of `ids`."""
     codes, values = id_codes(column)
     return np.array([*(value.tobytes() in ids for value in values), False], dtype=bool)[codes]
+
+
+def _hash(ids: NDArray[np.void], seed: np.uint64) -> UInt64:
+    """A hash of ids of 16 bytes, evenly spread, whatever their bytes are."""
+    words = ids.view("<u8").reshape(-1, 2)
+    return mix64(mix64(words[:, 0] ^ seed) ^ words[:, 1])
 
 
 def _matching(column: Any, matches: Callable[[str], bool]) -> Mask:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from spanlite.contract.codec import decode_batch
 from spanlite.contract.delimited import write_delimited
 from spanlite.contract.errors import ReplayError, UsageError
 from spanlite.contract.rows import span_rows
@@ -97,6 +98,7 @@ class FileSink:
             self._stream = self._part.open("ab")
             fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._stream.truncate(size)
+            self._stream.seek(size)  # what lay beyond, written after the last checkpoint, is not where we are
         except BlockingIOError as error:
             self._stream.close()
             raise UsageError(f"{self._path}: another replay writes it; wait for its end or choose another") from error
@@ -117,7 +119,7 @@ class LineSink:
         """Nothing to do."""
 
     def send(self, item: Item, payload: bytes, on_delivery: Acknowledge) -> None:  # noqa: ARG002  # as all sinks
-        for span in span_rows(item.batch):
+        for span in span_rows(decode_batch(payload)):
             self._stream.write(json.dumps(span) + "\n")
         on_delivery(None)
 
@@ -154,10 +156,8 @@ class TopicSink:
         """Nothing to do."""
 
     def send(self, item: Item, payload: bytes, on_delivery: Acknowledge) -> None:
-        batch = item.batch
-        gpus = ",".join(gpu.uuid for gpu in batch.gpus)
-        key = batch.producer if self._by == "producer" else f"{batch.resource.get('host.name', '')}/{gpus}".encode()
-        newest_ms = max(int(batch.end_ns.max()) // 1_000_000, 0)
+        key = item.producer if self._by == "producer" else item.key
+        newest_ms = max(item.last_ns // 1_000_000, 0)
         self._producer.send(self._topic, key, payload, newest_ms, on_delivery)
 
     def sync(self) -> Mapping[str, int]:

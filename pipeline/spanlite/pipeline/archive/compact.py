@@ -19,6 +19,7 @@ from spanlite.pipeline.archive.merge import Merge
 from spanlite.pipeline.archive.port import File, Store, label
 from spanlite.pipeline.archive.provenance import read_provenance, to_json, union
 from spanlite.pipeline.archive.schema import BATCHES_KEY, BUCKETS_KEY, REPLACES_KEY, open_file, writer_options
+from spanlite.pipeline.archive.single import single_columns
 from spanlite.pipeline.archive.snapshot import is_temporary, is_visible, partitions, replaced_by, require, split_files
 from spanlite.pipeline.archive.store import Where, open_store
 from spanlite.pipeline.archive.write import ROW_GROUP_ROWS, write_tables
@@ -129,13 +130,25 @@ def _merge(store: Store, folder: str, live: list[File], row_group_rows: int) -> 
         BATCHES_KEY.decode(): to_json(union(read_provenance(store, file.name) for file in live)),
     }
     name = f"{folder}/{compact_name(replaces)}"
-    target = write_tables(store, name, _counted(merge), writer_options(()), facts)
+    options = writer_options((), _single(store, live))
+    target = write_tables(store, name, _counted(merge), options, facts)
     written, expected = _rows(store, target), merge.rows - merge.duplicates
     if written != expected:
         raise ArchiveError(
             f"{label(store, name)}: holds {written} of {expected} spans; remove it: its inputs are still there"
         )
     return target, merge.duplicates
+
+
+def _single(store: Store, live: list[File]) -> list[str]:
+    """Columns with one value in all of the files."""
+
+    def opened() -> Iterator[object]:
+        for file in live:
+            with open_file(store, file.name) as parquet:
+                yield parquet
+
+    return single_columns(opened())
 
 
 def _counted(merge: Merge) -> Iterator[object]:

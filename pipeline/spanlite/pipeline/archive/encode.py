@@ -66,6 +66,14 @@ class Encoder:
                 names.append(name)
         return names
 
+    def single(self) -> list[str]:
+        """Text columns that have one value, or null, in all rows."""
+        return [
+            name
+            for name, (_, codes) in self._tables.items()
+            if name in _TEXTS and len(codes) and bool((codes == codes[0]).all())
+        ]
+
     def table(self, chosen: Int64) -> Any:
         """The rows `chosen`, in that order, as an Arrow table of `file_schema()`."""
         rows = self.rows

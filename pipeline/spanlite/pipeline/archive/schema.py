@@ -114,7 +114,7 @@ BY_NAME = {column.name: column for column in COLUMNS}
 SCHEMA = pa.schema([pa.field(column.name, column.type, nullable=column.nullable) for column in COLUMNS])
 """What any reader sees; folders add `date`, `hour` and `bucket`."""
 STATISTICS = ["start_ns", "duration_ns", "trace_start_ns", "batch_sequence"]
-"""Columns with minimum and maximum per row group, so that queries skip; no query could skip by the others."""
+"""Columns with minimum and maximum per row group, so that queries skip; the others have them where both are one."""
 RESOURCE_COLUMNS = {
     "host": "host.name",
     "pid": "process.pid",
@@ -136,12 +136,14 @@ def _dictionary_type(column: Column) -> Any:
     return pa.dictionary(pa.int32(), column.type) if column.name in TEXT_COLUMNS else column.type
 
 
-def writer_options(constant: Iterable[str]) -> dict[str, Any]:
+def writer_options(constant: Iterable[str], single: Iterable[str] = ()) -> dict[str, Any]:
     """Options of pyarrow.parquet.ParquetWriter.
 
     Args:
         constant: numeric columns with one value in the whole file: plain pages of one value compress to nothing and
             are written three times as fast as a dictionary.
+        single: further columns with one value, or null, in the whole file. Statistics say so of all these, so that
+            readers need not decode them.
     """
     plain = set(constant)
     encoded = {c.name: c.encoding for c in COLUMNS if c.encoding != "DICTIONARY"}
@@ -151,7 +153,7 @@ def writer_options(constant: Iterable[str]) -> dict[str, Any]:
         # Encodings other than a dictionary hold only for columns without one.
         "use_dictionary": [c.name for c in COLUMNS if c.name not in encoded and c.name not in plain],
         "column_encoding": encoded,
-        "write_statistics": STATISTICS,
+        "write_statistics": list(dict.fromkeys([*STATISTICS, *plain, *single])),
         "store_schema": False,  # else pyarrow alone would see dictionaries where all others see texts
         "dictionary_pagesize_limit": 1 << 26,  # names can be long: a fallback to plain would repeat them on each row
     }

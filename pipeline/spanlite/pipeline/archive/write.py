@@ -144,7 +144,7 @@ def write_rows(
     tables = (encoder.table(chosen[at : at + row_group_rows]) for at in range(0, len(chosen), row_group_rows))
     facts = {BUCKETS_KEY.decode(): str(buckets), BATCHES_KEY.decode(): to_json(_provenance(encoder.rows, chosen))}
     try:
-        return write_tables(store, name, tables, writer_options(encoder.constant()), facts)
+        return write_tables(store, name, tables, writer_options(encoder.constant(), encoder.single()), facts)
     except OSError as error:
         raise ArchiveError(
             f"{label(store, name.rpartition('/')[0])}: cannot write ({error}); free space or correct permissions, "

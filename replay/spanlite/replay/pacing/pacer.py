@@ -115,6 +115,11 @@ class Pacer(Generic[Item]):
         self._late_ns: list[int] = []
         self._summary = Summary()
 
+    @property
+    def shifted_ns(self) -> int:
+        """By how much due times have been moved so far."""
+        return self._summary.shifted_ns
+
     def run(self, chunks: Iterable[Due[Item]], *, start_ns: int | None = None) -> Summary:
         """Emits all items of the chunks; to be called once.
 
