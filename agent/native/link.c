@@ -95,11 +95,8 @@ static bool too_late(uint64_t until_ns) {
   return inert() || now > until_ns || now > atomic_load(&hurry_until);
 }
 
-enum sent link_send(enum frame type, const void *payload, size_t length) {
-  int fd = atomic_load(&link_fd);
-  if (fd < 0) return SENT_CLOSED;
-  struct header header = {"SPLF", (uint8_t)type, 1, 0, (uint32_t)length, sequence++};
-  struct iovec parts[2] = {{&header, sizeof header}, {(void *)(uintptr_t)payload, length}};
+/* All bytes of up to two parts; on anything but SENT the connection is closed. */
+static enum sent put(int fd, struct iovec parts[2]) {
   struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
   uint64_t until = monotonic_ns() + settings()->hung_ns;
   while (parts[0].iov_len + parts[1].iov_len) {
@@ -123,20 +120,49 @@ enum sent link_send(enum frame type, const void *payload, size_t length) {
   return SENT;
 }
 
-enum sent link_confirm(void) {
+static enum sent begin(int fd, enum frame type, const void *payload, size_t length, size_t kept_back) {
+  struct header header = {"SPLF", (uint8_t)type, 1, 0, (uint32_t)length, sequence++};
+  struct iovec parts[2] = {{&header, sizeof header}, {(void *)(uintptr_t)payload, length - kept_back}};
+  return put(fd, parts);
+}
+
+enum sent link_send(enum frame type, const void *payload, size_t length) {
+  int fd = atomic_load(&link_fd);
+  return fd < 0 ? SENT_CLOSED : begin(fd, type, payload, length, 0);
+}
+
+/* Waits until the agent has read all that was sent; SENT_CLOSED if it hung up before it had. */
+static enum sent wait_for_reading(int fd) {
   uint64_t until = monotonic_ns() + settings()->hung_ns;
   int unread = 0, before = -1;
   for (;;) {
-    int fd = atomic_load(&link_fd);
     char byte;
     bool known = ioctl(fd, SIOCOUTQ, &unread) == 0;
     ssize_t got = recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
-    if (got < 0 && errno != EAGAIN && errno != EINTR) return give_up(SENT_CLOSED);
+    if (got < 0 && errno != EAGAIN && errno != EINTR) return SENT_CLOSED;
     if (!known || unread == 0) return SENT; /* an end that came after is the next frame's affair */
     if (unread != before) until = monotonic_ns() + settings()->hung_ns;
     before = unread;
-    if (too_late(until)) return give_up(SENT_HUNG);
+    if (too_late(until)) return SENT_HUNG;
     struct pollfd closed = {fd, 0, 0};
     poll(&closed, 1, 1);
   }
+}
+
+/* What lies in a socket cannot be taken back: an agent that wakes up would take what has been told as lost. So the last
+ * byte is kept back until the rest has been read, and goes out unread only where nobody will tell any more. */
+enum sent link_deliver(enum frame type, const void *payload, size_t length) {
+  int fd = atomic_load(&link_fd);
+  if (fd < 0) return SENT_CLOSED;
+  enum sent sent = begin(fd, type, payload, length, 1);
+  if (sent != SENT) return sent;
+  sent = wait_for_reading(fd);
+  bool leaving = monotonic_ns() > atomic_load(&hurry_until);
+  if (sent == SENT_CLOSED || (sent == SENT_HUNG && !leaving)) return give_up(sent);
+  struct iovec last[2] = {{(char *)(uintptr_t)payload + length - 1, 1}, {NULL, 0}};
+  sent = put(fd, last);
+  if (sent != SENT) return sent;
+  sent = wait_for_reading(fd);
+  if (sent == SENT) return SENT;
+  return give_up(sent == SENT_HUNG ? SENT : sent); /* hung over the last byte alone: the frame is the agent's */
 }

@@ -30,8 +30,9 @@ enum word link_word(void);
 /* One frame. On anything but SENT the connection is closed. */
 enum sent link_send(enum frame type, const void *payload, size_t length);
 
-/* Waits until the agent has read all that was sent; SENT_CLOSED if it hung up before it had. */
-enum sent link_confirm(void);
+/* One frame of at least a byte, and waits until the agent has read it. On anything but SENT it will never have been read,
+ * whatever becomes of the agent. */
+enum sent link_deliver(enum frame type, const void *payload, size_t length);
 
 void link_close(void);
 

@@ -159,8 +159,7 @@ enum sent messages_windows(void) {
 enum sent messages_buffer(const struct buffer *buffer) {
   enum sent sent = messages_ranges();
   if (sent == SENT) sent = send_names(&kernel_names, &kernel_names_sent, buffer->ticket);
-  if (sent == SENT) sent = link_send(FRAME_BUFFER, buffer->bytes, buffer->valid);
-  return sent == SENT ? link_confirm() : sent;
+  return sent == SENT ? link_deliver(FRAME_BUFFER, buffer->bytes, buffer->valid) : sent;
 }
 
 enum sent messages_stats(void) {
@@ -175,8 +174,7 @@ enum sent messages_stats(void) {
   if (mode_told != collect_mode()) remember_mode(&text, "sampling");
   if (price_told != windows_affordable()) text_line(&text, "affordable", (price_told = windows_affordable()) ? "1" : "0");
   if (!text.length) return SENT;
-  enum sent sent = link_send(FRAME_STATS, text.start, text.length);
-  if (sent == SENT) sent = link_confirm();
+  enum sent sent = link_deliver(FRAME_STATS, text.start, text.length);
   for (int reason = 0; sent != SENT && reason < LOSSES; reason++) lose((enum loss)reason, taken[reason]);
   return sent;
 }

@@ -187,13 +187,12 @@ class Recorder:
         for at in range(0, size, _FRAME_BYTES):
             part = records[at : at + _FRAME_BYTES]
             sent = self._send_names(link)
-            sent = link.send(OBSERVATIONS, part) if sent is Sent.SENT else sent
-            if sent is not Sent.SENT or link.confirm() is not Sent.SENT:
+            if sent is not Sent.SENT or link.deliver(OBSERVATIONS, part) is not Sent.SENT:
                 self._lose("lost", (size - at) // SIZE)
                 return
         if self._lost:
             said = {f"dropped.observation_{reason}": str(number) for reason, number in self._lost.items()}
-            if link.send(wire.STATS, wire.text(said)) is Sent.SENT and link.confirm() is Sent.SENT:
+            if link.deliver(wire.STATS, wire.text(said)) is Sent.SENT:
                 self._lost.clear()
 
     def _connect(self, link: Link) -> bool:

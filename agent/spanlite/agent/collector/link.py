@@ -76,11 +76,40 @@ class Link:
 
     def send(self, kind: int, payload: bytes | memoryview) -> Sent:
         """One frame; on anything but SENT the connection is closed."""
-        if self._socket is None:
-            return Sent.CLOSED
+        return self._put(self._header(kind, payload), memoryview(payload))
+
+    def deliver(self, kind: int, payload: bytes | memoryview) -> Sent:
+        """One frame of at least a byte, and waits until the agent has read it.
+
+        On anything but SENT it will never have been read, whatever becomes of the agent: what lies in a socket cannot be
+        taken back, so the last byte is kept until the rest has been read. It goes out unread only where nobody will
+        tell of losses any more.
+        """
+        whole = memoryview(payload)
+        sent = self._put(self._header(kind, whole), whole[:-1])
+        if sent is not Sent.SENT:
+            return sent
+        sent = self._wait_for_reading()
+        leaving = self.hurry_ns is not None and self._clock.monotonic_ns() > self.hurry_ns
+        if sent is Sent.CLOSED or (sent is Sent.HUNG and not leaving):
+            return self._give_up(sent)
+        sent = self._put(whole[-1:], whole[:0])
+        if sent is not Sent.SENT:
+            return sent
+        sent = self._wait_for_reading()
+        if sent is Sent.SENT:
+            return sent
+        return self._give_up(Sent.SENT if sent is Sent.HUNG else sent)  # hung over a byte: the frame is the agent's
+
+    def _header(self, kind: int, payload: bytes | memoryview) -> memoryview:
         head = memoryview(wire.header(kind, len(payload), self._sequence))
         self._sequence += 1
-        rest, left = memoryview(payload), len(head) + len(payload)
+        return head
+
+    def _put(self, head: memoryview, rest: memoryview) -> Sent:
+        if self._socket is None:
+            return Sent.CLOSED
+        left = len(head) + len(rest)
         until = self._clock.monotonic_ns() + self._hung_ns
         while left:
             try:
@@ -99,20 +128,20 @@ class Link:
                 return self._give_up(Sent.HUNG)
         return Sent.SENT
 
-    def confirm(self) -> Sent:
-        """Waits until the agent has read all that was sent."""
+    def _wait_for_reading(self) -> Sent:
+        """Until the agent has read all that was sent; closes nothing."""
         until, before = self._clock.monotonic_ns() + self._hung_ns, -1
         while self._socket is not None:
             unread = _unread(self._socket)
             if self._was_reset(self._socket):
-                return self._give_up(Sent.CLOSED)
+                return Sent.CLOSED
             if unread == 0:  # an end that came after is the next frame's affair
                 return Sent.SENT
             if unread != before:
                 until = self._clock.monotonic_ns() + self._hung_ns
             before = unread
             if self._is_late(until):
-                return self._give_up(Sent.HUNG)
+                return Sent.HUNG
             self._wait(0, 1)
         return Sent.CLOSED
 

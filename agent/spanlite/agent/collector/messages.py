@@ -103,8 +103,7 @@ class Messages:
         steps: tuple[Callable[[], Sent], ...] = (
             self.ranges,
             lambda: self._kernel_names(filled.names),
-            lambda: self._link.send(wire.BUFFER, memory_at(filled.address, filled.valid)),
-            self._link.confirm,
+            lambda: self._link.deliver(wire.BUFFER, memory_at(filled.address, filled.valid)),
         )
         return next((sent for step in steps if (sent := step()) is not Sent.SENT), Sent.SENT)
 
@@ -119,9 +118,7 @@ class Messages:
             self._state_told = said["state"] = self._state.word
         if not said:
             return Sent.SENT
-        sent = self._link.send(wire.STATS, wire.text(said))
-        if sent is Sent.SENT:
-            sent = self._link.confirm()
+        sent = self._link.deliver(wire.STATS, wire.text(said))
         if sent is not Sent.SENT:
             for reason, count in taken.items():
                 self._losses.add(reason, count)
