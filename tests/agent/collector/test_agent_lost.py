@@ -95,7 +95,7 @@ def test_an_agent_that_hangs_costs_memory_up_to_the_pool_and_no_more(built: Buil
 def test_an_agent_that_hangs_is_left_and_the_next_connection_is_a_new_session(
     built: Built, tap: Tap, tmp_path: Path, spans: int
 ) -> None:
-    """After the patience the collector hangs up; what it counts as lost is no frame, on the new connection all begins anew."""
+    """After the patience the collector hangs up: what it counts as lost is no frame, and all begins anew."""
     tap.reading.clear()
     big = put(tmp_path, kernels(spans))
     with Program(built, tap.path, SPANLITE_HUNG_MS="50") as program:

@@ -81,8 +81,8 @@ class Link:
     def deliver(self, kind: int, payload: bytes | memoryview) -> Sent:
         """One frame of at least a byte, and waits until the agent has read it.
 
-        On anything but SENT it will never have been read, whatever becomes of the agent: what lies in a socket cannot be
-        taken back, so the last byte is kept until the rest has been read. It goes out unread only where nobody will
+        On anything but SENT it will never have been read, whatever becomes of the agent: what lies in a socket cannot
+        be taken back, so the last byte is kept until the rest has been read. It goes out unread only where nobody will
         tell of losses any more.
         """
         whole = memoryview(payload)
