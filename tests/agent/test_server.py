@@ -18,6 +18,7 @@ import pytest
 from spanlite.agent.counts import AgentCounts
 from spanlite.agent.frames import DONE, MOST_BYTES, Frame, pack_frame, pack_names, pack_text
 from spanlite.agent.server import SPANS_TOPIC, AgentServer
+from spanlite.agent.speakers import BUDGET, REST, SPEAK, STANDS_FOR
 from spanlite.contract import catalogue
 from spanlite.contract.batch import Batch
 from spanlite.contract.codec import decode_batch
@@ -25,6 +26,7 @@ from spanlite.contract.errors import FrameError, LayoutError, UsageError
 from spanlite.runtime.clock import ManualClock
 from tests.agent.playing import HELLO
 from tests.agent.records import kernel
+from tests.stack.process import wait_until
 
 _HELLO = pack_frame(Frame.HELLO, pack_text(HELLO), 0)
 _NAMES = pack_frame(Frame.NAMES, pack_names({0x10: "gemm"}), 1)
@@ -108,6 +110,25 @@ def test_two_processes_at_once_keep_to_themselves(agent: _Agent) -> None:
         assert [batch.columns.correlation.tolist() for batch in mine] == [[first + n] for n in range(2, 6)]
         assert {text for batch in mine for text in batch.columns.strings} == {"", name}
     assert agent.server.failures == []
+
+
+def test_batches_say_for_how_many_processes_they_stand(agent: _Agent) -> None:
+    """Of two ranks within a budget one is traced: its spans are both's, until the other ends."""
+    one, two = agent.connect(), agent.connect()
+    rank = {**HELLO, "resource.service.name": "train", f"resource.{BUDGET}": "10000"}
+    for peer, session, word in ((one, "a1", SPEAK), (two, "b2", REST)):
+        peer.sendall(pack_frame(Frame.HELLO, pack_text({**rank, "session": session}), 0))
+        assert peer.recv(1) == word
+    one.sendall(pack_frame(Frame.NAMES, pack_names({0x10: "gemm"}), 1) + _buffer(1, 2))
+    assert agent.producer.arrived.wait(10)
+    two.sendall(pack_frame(Frame.BYE, b"", 1))
+    _until_closed(two)
+    assert wait_until(
+        lambda: [n for _, n in agent.server.connected.gauges()[catalogue.AGENT_COLLECTORS.name]] == [1], 10
+    )
+    one.sendall(_buffer(2, 3) + pack_frame(Frame.BYE, b"", 4))
+    _until_closed(one)
+    assert [batch.resource.get(STANDS_FOR) for batch in agent.producer.batches] == ["2", None]
 
 
 @pytest.mark.parametrize(

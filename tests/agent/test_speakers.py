@@ -89,4 +89,21 @@ def test_a_group_with_members_has_one_speaker(moves: list[tuple[int, str]]) -> N
             groups[number] = name
             speakers.join(number, {"service.name": name}, heard.of(number))
         for group in set(groups.values()):
-            assert sum(heard[member].endswith(SPEAK) for member in groups if groups[member] == group) == 1
+            members = [member for member in groups if groups[member] == group]
+            assert sum(heard[member].endswith(SPEAK) for member in members) == 1
+            assert sum(speakers.stands_for(member) for member in members if heard[member].endswith(SPEAK)) == len(
+                members
+            )
+            assert all(speakers.stands_for(member) == 1 for member in members if heard[member].endswith(REST))
+
+
+def test_one_stands_for_those_that_rest_and_no_others() -> None:
+    """Where all are traced, and of a rank that is traced already, each stands for itself."""
+    speakers, heard = Speakers(), Heard()
+    for number in (1, 2, 3):
+        speakers.join(number, RANK, heard.of(number))
+    speakers.join(4, {**RANK, "spanlite.collector.sampling": "duty"}, heard.of(4))
+    speakers.join(5, {"service.name": "serve"}, heard.of(5))
+    assert [speakers.stands_for(number) for number in (1, 2, 3, 4, 5, 99)] == [3, 1, 1, 1, 1, 1]
+    speakers.priced(1, affordable=True)
+    assert [speakers.stands_for(number) for number in (1, 2, 3)] == [1, 1, 1]

@@ -23,6 +23,7 @@ from spanlite.agent.layouts import NO_CUPTI, Layout, layout_for
 from spanlite.agent.observations import Observations, unpack_observations
 from spanlite.agent.sessions import doubt, ids_are_right
 from spanlite.agent.sources import ProcessSources
+from spanlite.agent.speakers import STANDS_FOR
 from spanlite.agent.traces import stream_keys
 from spanlite.agent.tracker import Step, Tracker
 from spanlite.agent.validate import validate
@@ -110,6 +111,13 @@ class TracedProcess:
         producer = said.session.to_bytes(8, "big") + said.cupti_version.to_bytes(8, "big")
         batcher = Batcher(producer, said.session, resource, said.gpus, clock)
         return cls(layout_for(said.cupti_version, said.sizes), batcher, clock, counts, sources=sources, sampler=sampler)
+
+    def stands_for(self, processes: int) -> None:
+        """For how many processes the spans of batches from now on stand, which then say so."""
+        told = self._batcher.resource.get(STANDS_FOR, "1")
+        if told != str(processes):
+            plain = {name: value for name, value in self._batcher.resource.items() if name != STANDS_FOR}
+            self._batcher.resource = plain | ({STANDS_FOR: str(processes)} if processes > 1 else {})
 
     def take(self, header: Header, payload: bytes) -> Iterator[Batch]:
         """Batches that a frame completes.

@@ -190,8 +190,8 @@ class AgentServer:
             with self._tracing.span("connection", attributes) as note, peer, Hold(peer, who.pid) as hold:
                 self._read(peer, who, hold, key, note)
         finally:
-            self.connected.leave(key)
             self._speakers.leave(key)
+            self.connected.leave(key)
             self._admission.leave(who.uid)
             self._peers.discard(peer)
 
@@ -223,6 +223,8 @@ class AgentServer:
                         )
                         peer.settimeout(None)
                         continue
+                    if header.type == Frame.BUFFER:
+                        process.stands_for(self._speakers.stands_for(key))
                     self._send(process.take(*quota.pass_on(header, payload)))
                     self.connected.saw(key, header, payload)
                     if header.type == Frame.BYE:

@@ -13,6 +13,8 @@ from threading import Lock
 
 SPEAK, REST = b"\x11", b"\x13"
 """What a collector is told; one byte each, whenever it changes."""
+STANDS_FOR = "spanlite.stands_for"
+"""Of batches' resource attributes: `Speakers.stands_for`, where it is more than 1."""
 BUDGET = "spanlite.collector.budget_ppm"
 """Of HELLO's resource attributes: a collector that has it listens to words."""
 _ALREADY = frozenset({"full", "duty"})
@@ -32,6 +34,7 @@ class Speakers:
         self._members: dict[str, dict[int, Callable[[bytes], None]]] = {}
         self._speaker: dict[str, int] = {}
         self._open: set[str] = set()
+        self._resting: set[int] = set()
 
     def join(self, number: int, resource: Mapping[str, str], tell: Callable[[bytes], None]) -> None:
         """A process has come. One that is being traced already, by another agent's word, goes on.
@@ -44,7 +47,10 @@ class Speakers:
             self._members.setdefault(group, {})[number] = tell
             speaker = self._speaker.setdefault(group, number)
             already = resource.get("spanlite.collector.sampling") in _ALREADY
-            tell(SPEAK if speaker == number or already or group in self._open else REST)
+            speaks = speaker == number or already or group in self._open
+            if not speaks:
+                self._resting.add(number)
+            tell(SPEAK if speaks else REST)
 
     def priced(self, number: int, *, affordable: bool) -> None:
         """A process has found out whether being traced is within its budget; what the one that speaks says counts."""
@@ -58,7 +64,16 @@ class Speakers:
                 self._open.add(group)
                 for other, tell in self._members[group].items():
                     if other != number:
+                        self._resting.discard(other)
                         tell(SPEAK)
+
+    def stands_for(self, number: int) -> int:
+        """For how many processes its spans stand: for itself, and for those of its group that rest for it."""
+        with self._lock:
+            group = self._group(number)
+            if group is None or self._speaker[group] != number:
+                return 1
+            return 1 + len(self._resting & self._members[group].keys())
 
     def _group(self, number: int) -> str | None:
         return next((name for name, members in self._members.items() if number in members), None)
@@ -71,6 +86,7 @@ class Speakers:
                 return
             members = self._members[group]
             del members[number]
+            self._resting.discard(number)
             if self._speaker[group] != number:
                 return
             if not members:
@@ -79,4 +95,5 @@ class Speakers:
                 return
             self._speaker[group] = next(iter(members))
             if group not in self._open:
+                self._resting.discard(self._speaker[group])
                 members[self._speaker[group]](SPEAK)
