@@ -99,6 +99,12 @@ def _add_pacing(group: argparse._ArgumentGroup) -> None:
         "--realtime", action="store_true", help="before all ordinary threads of the machine (wants CAP_SYS_NICE)"
     )
     group.add_argument("--late", default="catchup", help="catchup, drop=5ms, shift=5ms, abort=1s (default %(default)s)")
+    group.add_argument(
+        "--prime",
+        default="2s",
+        metavar="TIME",
+        help="wait with the start until reading is ahead, so long at most (default %(default)s)",
+    )
     group.add_argument("--gap-cap", metavar="TIME", help="longer pauses between batches are cut to this")
 
 
@@ -205,6 +211,7 @@ def pacing_of(args: argparse.Namespace, clock: Clock) -> Pacing | None:
     limit = Limit(parse_rate(args.qps), args.burst) if args.qps else None
     gap_cap_ns = parse_duration_ns(args.gap_cap) if args.gap_cap else None
     late = parse_late(args.late)
+    prime_ns = parse_duration_ns(args.prime)
     waiter = _waiter(args.mode, clock) if speed or limit else None
     if waiter is None:
         return None
@@ -216,7 +223,7 @@ def pacing_of(args: argparse.Namespace, clock: Clock) -> Pacing | None:
         period_ns=parse_duration_ns(args.period) if args.period else None,
         duration_ns=duration_of(args),
     )
-    return Pacing(pace, waiter, late, counts=args.qps_of, realtime=args.realtime, apart=True)
+    return Pacing(pace, waiter, late, counts=args.qps_of, realtime=args.realtime, apart=True, prime_ns=prime_ns)
 
 
 def duration_of(args: argparse.Namespace) -> int | None:

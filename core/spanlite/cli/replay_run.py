@@ -30,6 +30,7 @@ from spanlite.replay.ports import Sink, Source
 from spanlite.replay.prepare import Replay
 from spanlite.replay.running import Outcome, Watch, run_replay
 from spanlite.replay.sinks import FileSink, LineSink
+from spanlite.runtime.allocator import keep_freed
 from spanlite.runtime.clock import Clock, SystemClock
 from spanlite.runtime.durations import parse_duration_ns
 
@@ -61,6 +62,7 @@ class ArchiveFiles:
 def run(args: argparse.Namespace, clock: Clock | None = None) -> int:
     """See `spanlite.cli.commands.replay.run`."""
     clock = clock or SystemClock()
+    keep_freed()
     _check_flags(args)
     if args.to == "http":
         return _run_http(args, clock)

@@ -32,6 +32,11 @@ class ReadAhead(Generic[_Thing]):
         self._ended.set()
         self._thread.join()
 
+    @property
+    def full(self) -> bool:
+        """Whether no more things are being made: as many wait as may, or there are no more."""
+        return self._made.full() or not self._thread.is_alive()
+
     def _taken(self) -> Iterator[_Thing]:
         while (entry := self._made.get()) is not None:
             if isinstance(entry, BaseException):

@@ -17,6 +17,7 @@ from spanlite.contract.errors import ReplayError, SpanliteError
 from spanlite.replay.deliveries import Ready
 from spanlite.replay.ports import Item, Position
 from spanlite.replay.prepare import Replay
+from spanlite.runtime.allocator import keep_freed
 
 _ITEM, _END, _ERROR = b"i", b"e", b"x"
 _HEAD = struct.Struct("<c10qq16sQ32s?I")
@@ -88,6 +89,7 @@ def _make(out: Connection, replay: Replay, begin: Position, names: Mapping[str, 
     """Main function of the other process."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the one that started it says when it is over
+    keep_freed()
     try:
         for ready in replay.ready(begin, names):
             out.send_bytes(_packed(ready))

@@ -26,7 +26,7 @@ from spanlite.replay.prepare import Replay
 
 _CHUNK_ITEMS = 256
 _CHUNK_SPANS = 1 << 17
-_CHUNKS_AHEAD = 16
+_CHUNKS_AHEAD = 64
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Pacing:
         counts: what a limit counts: "batches", "spans", or "traces", each in the batch that has its first span.
         realtime: whether the pacing thread comes before all ordinary ones.
         apart: whether reading and encoding go on in another process, else in another thread.
+        prime_ns: how long the start may wait until as much is read ahead as may be.
     """
 
     pace: Pace
@@ -48,6 +49,7 @@ class Pacing:
     counts: str = "batches"
     realtime: bool = False
     apart: bool = False
+    prime_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +99,24 @@ def emit_paced(
     with ExitStack() as stack:
         turn = _turns(replay, emission, stack, apart=pacing.apart)
         due = scheduled(Schedule(pace), lambda number: _chunks(replay, turn(begin.loop + number), pacing.counts))
-        made = stack.enter_context(ReadAhead(due, most=_CHUNKS_AHEAD))
+        ahead = ReadAhead(due, most=_CHUNKS_AHEAD)
+        made = stack.enter_context(ahead)
         granted = stack.enter_context(quiet(realtime=pacing.realtime))
         if pacing.realtime and not granted.realtime:
             raise UsageError("--realtime is not permitted: give the command CAP_SYS_NICE, or leave it out")
         first = next(made, None)
         if first is None:
             return Summary()
+        _prime(ahead, pacing, stopped)
         start_ns = pacing.waiter.clock.monotonic_ns() + LEAD_NS - int(first.due_ns[0])
         return pacer.run(_handed(emission, chain([first], made)), start_ns=start_ns)
+
+
+def _prime(ahead: ReadAhead[Due[Ready]], pacing: Pacing, stopped: Callable[[], bool]) -> None:
+    clock = pacing.waiter.clock
+    end_ns = clock.monotonic_ns() + pacing.prime_ns
+    while not ahead.full and clock.monotonic_ns() < end_ns and not stopped():
+        clock.sleep_s(0.01)
 
 
 def _turns(replay: Replay, emission: Emission, stack: ExitStack, *, apart: bool) -> Callable[[int], Iterator[Ready]]:

@@ -76,7 +76,7 @@ def test_precise_sleeps_no_longer_than_it_must_watch() -> None:
 
 def test_the_margin_follows_the_machine() -> None:
     """Proves that sleeps which become later, and then punctual again, move the margin past them and back."""
-    clock = ScriptedClock([10_000], look_ns=100)
+    clock = ScriptedClock([10_000], look_ns=2_000)
     waiter = PreciseWaiter(clock)
     before_ns = waiter.margin_ns
 
@@ -86,16 +86,16 @@ def test_the_margin_follows_the_machine() -> None:
             waiter.wait(ManualClock.monotonic_ns(clock) + 2_000_000, _never)
 
     play(200_000, 200)
-    assert 200_000 <= waiter.margin_ns <= 250_000
+    assert 195_000 <= waiter.margin_ns <= 260_000
     assert 0 < waiter.late_sleeps < 200
-    play(10_000, 5000)
+    play(10_000, 20_000)
     assert waiter.margin_ns < 2 * before_ns + 10_000
 
 
 def test_a_margin_is_bounded() -> None:
     """Proves that a machine which sleeps seconds too long does not turn every wait into watching the clock."""
     clock = ScriptedClock([2_000_000_000], look_ns=100)
-    assert PreciseWaiter(clock).margin_ns == 250_000
+    assert PreciseWaiter(clock).margin_ns == 1_000_000
 
 
 @given(st.integers(0, 10**12), st.integers(0, 10**12), st.integers(1, 10**9))

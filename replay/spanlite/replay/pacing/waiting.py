@@ -15,9 +15,9 @@ from spanlite.runtime.clock import Clock
 SLICE_NS = 25_000_000
 """Longest sleep between two looks at the stop."""
 _SAMPLES, _SAMPLE_NS = 64, 500_000
-_MOST_MARGIN_NS = 250_000
+_MOST_MARGIN_NS = 1_000_000
 """Sleeps that end later than this were kept from a processor, and watching the clock would have been as well."""
-_MISSES = 256
+_MISSES = 1024
 """One sleep in so many may end after the point: where the margin settles."""
 
 
@@ -72,7 +72,7 @@ class PreciseWaiter:
     """Sleeps until shortly before, then watches the clock: within microseconds, at the cost of most of a core.
 
     How shortly follows from how late sleeps end here: measured at the start, then moved by every sleep, up by much
-    where it ended after the point and down by little where not, so that about one in 256 ends after it.
+    where it ended after the point and down by little where not, so that about one in 1,024 ends after it.
 
     Attributes:
         margin_ns: how long before the point the next sleep is to end.
