@@ -10,6 +10,7 @@ import pytest
 
 from spanlite.contract.batch import Batch
 from spanlite.contract.errors import UsageError
+from spanlite.replay import paced
 from spanlite.replay.paced import Pacing, planned
 from spanlite.replay.pacing.late import LatePolicy
 from spanlite.replay.pacing.settings import Limit, Pace, parse_rate, parse_speed
@@ -86,8 +87,15 @@ class _SlowSink(FileSink):
         super().send(*given)  # type: ignore[arg-type]  # as given
 
 
-def test_what_was_due_and_not_emitted_in_time_is_counted_as_lost(small_archive: Path, tmp_path: Path) -> None:
-    """A sink of 30 ms a batch cannot keep 100 a second: at the end of 0.3 s what was due and is not there is lost."""
+@pytest.mark.parametrize("chunk", [256, 3])
+def test_what_was_due_and_not_emitted_in_time_is_counted_as_lost(
+    small_archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    """A sink of 30 ms a batch cannot keep 100 a second: at the end of 0.3 s what was due and is not there is lost.
+
+    Whether it had been read by then or not.
+    """
+    monkeypatch.setattr(paced, "_CHUNK_ITEMS", chunk)
     clock, replay = ManualClock(), plan(small_archive)
     pacing = Pacing(
         Pace(speed=None, limit=Limit(parse_rate("100")), duration_ns=300_000_000), SleepWaiter(clock), LatePolicy()

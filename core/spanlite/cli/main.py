@@ -39,7 +39,7 @@ COMMANDS = {
     "cat": Entry("cat", "agent", "print the spans of a recording or of batch files as JSON lines"),
     "archive": Entry("archive", "pipeline", "list, verify or compact an archive"),
     "summary": Entry("summary", "pipeline", "time per kernel of an archive, as CSV"),
-    "replay": Entry("replay", "replay,pipeline,kafka", "emit the spans of an archive again: file, stdout or Kafka"),
+    "replay": Entry("replay", "replay,pipeline,kafka,http", "emit an archive again: file, Kafka, HTTP; compare"),
     "backtest": Entry(
         "backtest", "replay,pipeline,kafka", "try windows, rules and code on an archive; compare points and alerts"
     ),

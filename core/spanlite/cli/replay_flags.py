@@ -79,7 +79,9 @@ def _add_changes(group: argparse._ArgumentGroup) -> None:
 
 def _add_pacing(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--speed", default="max", metavar="X", help="1 as recorded, 0.5, 1..10/60s (default max)")
-    group.add_argument("--qps", metavar="N", help="at most so many batches a second; delays, never drops")
+    group.add_argument(
+        "--qps", metavar="N", help="at most so many batches (--to http: requests) a second; delays, never drops"
+    )
     group.add_argument(
         "--qps-of",
         choices=("batches", "spans", "traces"),

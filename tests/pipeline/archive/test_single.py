@@ -72,6 +72,14 @@ def test_any_value_may_be_the_one(tmp_path: Path, values: list[object]) -> None:
         assert read_columns(file, 0, ["many", "one"]) == file.read_row_group(0, columns=["many", "one"])
 
 
+def test_a_value_here_and_null_there_are_two(tmp_path: Path) -> None:
+    """Nulls are not in the minimum and maximum of statistics."""
+    pq.write_table(pa.table({"some": pa.array([None, 5, 5], pa.int64())}), tmp_path / "f.parquet")
+    with pq.ParquetFile(tmp_path / "f.parquet") as file:
+        assert single_columns([file]) == []
+        assert read_columns(file, 0, ["some"])["some"].to_pylist() == [None, 5, 5]
+
+
 def test_without_statistics_everything_is_decoded(tmp_path: Path) -> None:
     """A file that another tool wrote without them is read all the same."""
     pq.write_table(pa.table({"one": np.zeros(5)}), tmp_path / "f.parquet", write_statistics=False)
