@@ -43,8 +43,8 @@ def topic_sink(args: argparse.Namespace, replay: Replay, clock: Clock, *, paced:
         raise TransportError(f"{name} at {settings.bootstrap}: no such topic; make it, or pass --create-topic")
     else:
         _warn_of_retention(found, replay, clock)
-    if paced:  # Kafka's own waiting for company would be more than the pacer is late
-        settings = settings.with_defaults({"linger.ms": "0"})
+    if paced:  # waiting for company, by the client or by TCP, would be more than the pacer is late
+        settings = settings.with_defaults({"linger.ms": "0", "socket.nagle.disable": "true"})
     with KafkaProducer(settings, clock=clock) as producer:
         yield TopicSink(producer, name, by=args.partition)
 
