@@ -211,4 +211,6 @@ def _foreign(folder: Path) -> Path:
 
 def test_a_wrong_call_is_one_in_a_process_too(tmp_path: Path) -> None:
     """The exit code would be lost between the command and the shell."""
-    refused(spanlite("backtest", "diff", tmp_path / "a", tmp_path / "b"), "No such file")
+    done = spanlite("backtest", "diff", tmp_path / "a", tmp_path / "b")
+    refused(done, "No such file")
+    assert done.returncode == 2

@@ -115,10 +115,17 @@ def test_a_curve_stands_where_its_values_are() -> None:
 
 
 def test_plots_of_nothing_are_drawn() -> None:
-    """No value, one value, zeros: there is a frame and no error."""
-    for values in ([], [0.0], [7.0]):
-        ET.fromstring(curves("t", decades("x", values), linear("y", values), [("a", [(v, v) for v in values])]))  # noqa: S314
-    ET.fromstring(bars("t", "x", "y", [], []))  # noqa: S314
+    """No value, zero, one value: named axes, and a curve that begins where its value is, if there is one."""
+    for values, begin in (([], ""), ([0.0], "M84.0 252.0L"), ([7.0], "M560.6 34.0L")):
+        text = curves("t", decades("x", values), linear("y", values), [("a", [(v, v) for v in values])])
+        drawn = ET.fromstring(text)  # noqa: S314
+        assert {"x", "y"} <= {element.text for element in _all(drawn, "text")}
+        curve, _legend = [path.attrib["d"] for path in _all(drawn, "path") if path.attrib["class"] == "line s0"]
+        assert curve.startswith(begin)
+        assert bool(curve) == bool(values)
+    empty = ET.fromstring(bars("t", "x", "y", [], []))  # noqa: S314
+    assert {"x", "y"} <= {element.text for element in _all(empty, "text")}
+    assert "nan" not in ET.tostring(empty, "unicode")
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")

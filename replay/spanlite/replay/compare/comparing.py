@@ -79,22 +79,8 @@ def compare(
         topology.foreign(foreign)
     _check(matcher, theirs, told, replayed.where, where)
     report = Report(told.run, where, replayed.where, replayed.kind)
-    counts = matcher.counts
-    report.figures.put(
-        spans_original=counts.original - counts.repeated,
-        spans_replay=counts.replayed,
-        batches_replay=len(theirs.heads),
-        missing=_length(missing),
-        duplicate=counts.duplicate,
-        foreign=_length(foreign),
-        other_batches=theirs.others,
-        unreadable_messages=theirs.unreadable,
-        lost=sum(told.lost.values()),
-    )
-    if replayed.kind == "archive":
-        report.figures.lack("an archive does not tell how often messages came", "repeated_batches")
-    else:
-        report.figures.put(repeated_batches=theirs.repeated)
+    report.figures.put(missing=_length(missing), foreign=_length(foreign), lost=sum(told.lost.values()))
+    _add_counts(report, matcher, theirs)
     _add_changes(report, changes)
     _add_topology(report, topology)
     original_of: Int64 = np.array([changes.batch_of.get(at, -1) for at in range(len(theirs.heads))], dtype=np.int64)
@@ -102,6 +88,22 @@ def compare(
     _add_sizes(report, theirs)
     _add_notes(report, matcher, theirs)
     return report
+
+
+def _add_counts(report: Report, matcher: Matcher, theirs: ReplayedSide) -> None:
+    counts = matcher.counts
+    report.figures.put(
+        spans_original=counts.original - counts.repeated,
+        spans_replay=counts.replayed,
+        batches_replay=len(theirs.heads),
+        duplicate=counts.duplicate,
+        other_batches=theirs.others,
+        unreadable_messages=theirs.unreadable,
+    )
+    if report.kind == "archive":
+        report.figures.lack("an archive does not tell how often messages came", "repeated_batches")
+    else:
+        report.figures.put(repeated_batches=theirs.repeated)
 
 
 def _add_changes(report: Report, changes: Changes) -> None:
