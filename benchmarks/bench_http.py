@@ -1,10 +1,10 @@
 """An open-loop replay to a service: how exactly requests leave and arrive, and what a stall does to the latency told.
 
-    python benchmarks/bench_http.py [--json FILE] [--requests N]
+    python benchmarks/bench_http.py [--json FILE] [--requests N] [--rates R,…] [--no-stalls]
 
 An archive of N traces that start as a recorded serving run's kernels did, sent by `spanlite replay run --to http` at a
-mean of 1,000 and 2,000 requests a second to a server process on loopback that (a) answers at once, (b) takes requests
-and answers none for 500 ms of every 2 s. Both processes share the machine's processors.
+mean of R (1,000 and 2,000) requests a second to a server process on loopback that (a) answers at once, (b) takes
+requests and answers none for 500 ms of every 2 s. Both processes share the machine's processors.
 
 `handed` is from due to the pacer's handing over, `written` from due to written on the connection, `ks` the greatest
 distance between the distributions of gaps asked for and seen by the server. `open` is the latency from due, as the
@@ -42,7 +42,7 @@ from spanlite.contract.columns import CONFIG, NODE, PLACE, TRACE, make_columns  
 from spanlite.pipeline.archive.write import ArchiveWriter  # noqa: E402
 
 _RECORDING = _ROOT / "tests/data/serve_slice.parquet"
-_RATES = (1_000, 2_000)
+_RATES = "1000,2000"
 _STALL_S, _EVERY_S = 0.5, 2.0
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 _ASK = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
@@ -209,10 +209,12 @@ def judged(archive: Path, starts: Int64, folder: Path, rate: int, *, stalls: boo
 
 
 def main() -> None:
-    """Both rates to both servers."""
+    """All rates to both servers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     parser.add_argument("--requests", type=int, default=10_000, metavar="N", help="of each run (default %(default)s)")
+    parser.add_argument("--rates", default=_RATES, metavar="R,…", help="requests a second (default %(default)s)")
+    parser.add_argument("--no-stalls", action="store_true", help="only to the server that answers at once")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--stalls", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -225,8 +227,8 @@ def main() -> None:
         starts = archived(folder / "traces", options.requests)
         rows = [
             judged(folder / "traces", starts, folder, rate, stalls=stalls)
-            for rate in _RATES
-            for stalls in (False, True)
+            for rate in map(int, options.rates.split(","))
+            for stalls in ((False,) if options.no_stalls else (False, True))
         ]
     title = f"{options.requests:,} requests to a service, open loop; due times of a recorded serving run"
     show(title, rows, options.json)

@@ -4,7 +4,9 @@ The archive is a recorded serving run, several times over; batches are as large 
 and encoding in one thread. A run to a file reads in a thread of its own; memory is that of the command, interpreter and
 libraries included.
 
-`--memory 100000000` measures that alone, on an archive of so many spans, beside one of a twentieth of them.
+`--memory 100000000` measures that alone, on an archive of so many spans, beside one of a twentieth of them. `--small`
+measures alone how many batches/s come of archives of batches of 64 and of 256 spans, plan, reading and encoding in one
+thread.
 
 SPANLITE_RECORDINGS names a folder with serve_steady.parquet, a kernel table; else a slice of it in tests/data serves.
 """
@@ -42,6 +44,8 @@ from benchmarks.bench_archive import find_table, read_table  # noqa: E402 - the 
 
 LEAST_SPANS = 4_000_000
 REPEATS = 3
+SMALL_SPANS = (64, 256)
+SMALL_BATCHES = 20_000
 
 
 def write(root: Path, batches: list[Batch], least: int = LEAST_SPANS) -> int:
@@ -65,6 +69,33 @@ def write(root: Path, batches: list[Batch], least: int = LEAST_SPANS) -> int:
             )
     writer.close()
     return spans * times
+
+
+def cut(batches: list[Batch], rows: int) -> list[Batch]:
+    """The same spans in smaller batches, numbered on from 0."""
+    made: list[Batch] = []
+    for batch in batches:
+        for begin in range(0, len(batch.columns), rows):
+            columns = batch.columns.take(slice(begin, begin + rows))
+            made.append(replace(batch, sequence=len(made), first_row=batch.first_row + begin, columns=columns))
+    return made
+
+
+def small(batches: list[Batch], folder: Path) -> dict[str, float]:
+    """What archives of small batches come to."""
+    figures: dict[str, float] = {}
+    for rows in SMALL_SPANS:
+        root, pieces = folder / f"{rows}", cut(batches, rows)[:SMALL_BATCHES]
+        turns = -(-SMALL_BATCHES // len(pieces))
+        write(root, pieces, turns * sum(len(piece.columns) for piece in pieces))
+        files, count = ArchiveFiles(str(root)), turns * len(pieces)
+
+        def run(files: ArchiveFiles = files, count: int = count) -> None:
+            assert sum(1 for _ in Replay(files, Settings(), now_ns=0).ready()) == count
+
+        figures[f"batches_of_{rows}_spans"] = count
+        figures[f"batches_of_{rows}_spans_per_s"] = count / best_s(run)
+    return figures
 
 
 def best_s(work: Callable[[], object]) -> float:
@@ -146,13 +177,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--memory", type=int, metavar="SPANS", help="measure memory alone, of so many spans")
+    parser.add_argument("--small", action="store_true", help="measure archives of small batches alone")
     args = parser.parse_args()
     keep_freed()
     pa.set_memory_pool(pa.system_memory_pool())
     pa.set_cpu_count(1)
     batches = read_table(find_table())
     with tempfile.TemporaryDirectory() as folder:
-        figures = memory(batches, Path(folder), args.memory) if args.memory else measure(batches, Path(folder))
+        if args.small:
+            figures = small(batches, Path(folder))
+        else:
+            figures = memory(batches, Path(folder), args.memory) if args.memory else measure(batches, Path(folder))
     for name, value in figures.items():
         print(f"{name:<36}{value:>16,.2f}")
     if args.json:

@@ -57,6 +57,9 @@ def test_a_gauge_says_its_value(bits: int, value: float | str) -> None:
     gauge = replace(_point(Series("", 7, "loss", "loss")), exemplar=exemplar)
     assert gauge.value == float(value)
     assert point_json(gauge)["value"] == value
+    told = point_json(gauge)["exemplar"]
+    assert isinstance(told, dict)
+    assert (told["value"], told["span_id"], told["start_ns"]) == (value, f"{bits:016x}", 5)
     for other in (replace(_point(), exemplar=exemplar), replace(gauge, exemplar=None)):
         assert other.value is None
         assert "value" not in point_json(other)
@@ -98,3 +101,18 @@ def test_json_tells_every_field_in_seconds_and_whole_nanoseconds() -> None:
     assert (labels["kind"], labels["kernel"], labels["name"]) == ("kernel", "gemm#12345678", "_Z4gemmPf")
     assert (labels["grid"], labels["block"], labels["limiter"]) == ([132, 1, 1], [256, 1, 1], "registers")
     assert (labels["stage"], labels["workload"], labels["pod"], labels["host"]) == ("decode", "serve", "p-0", "")
+    assert "exemplar" not in told
+
+
+def test_json_tells_the_longest_execution() -> None:
+    """Trace and span in hex, its value in seconds as the bucket has it, and when it began; no trace is null."""
+    longest = Exemplar(bytes(range(16)), 0xAB, 1_000_000_001, 1_795_958_730_000_000_007)
+    assert point_json(replace(_point(), exemplar=longest))["exemplar"] == {
+        "trace_id": "000102030405060708090a0b0c0d0e0f",
+        "span_id": "00000000000000ab",
+        "value": 1.000000001,
+        "duration_ns": 1_000_000_001,
+        "start_ns": 1_795_958_730_000_000_007,
+    }
+    alone = json.loads(json.dumps(point_json(replace(_point(), exemplar=replace(longest, trace_id=bytes(16))))))
+    assert alone["exemplar"]["trace_id"] is None

@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 
 from spanlite.transport.memory import MemoryBroker, MemoryConsumer, MemoryProducer
-from spanlite.transport.ports import Consumer, Producer, Record
+from spanlite.transport.ports import Consumer, HeaderProducer, Record
 
 _LIMIT_BYTES = 1_000
 _WAIT_S = 30.0
@@ -23,7 +23,7 @@ _WAIT_S = 30.0
 class Transport:
     """One transport under test; consumers are of topics that senders name alike."""
 
-    producer: Producer
+    producer: HeaderProducer
     consumer: Callable[[str], Consumer]
     close: Callable[[], None]
     topic: Callable[[str], str]
@@ -119,6 +119,18 @@ def test_a_value_arrives_as_it_was_sent(transport: Transport) -> None:
     record = _read(transport.consumer("t"), 1)[0]
     assert (record.topic, record.key, record.value) == (transport.topic("t"), b"\x00key", b"\x00\xffvalue")
     assert record.timestamp_ms == 1_000
+
+
+def test_headers_come_back_with_their_value(transport: Transport) -> None:
+    """Names and bytes, NUL and all, in order, a name twice; a value that was sent without them has none."""
+    headers = [("b", b"\x00\xff"), ("a", b""), ("b", (2**63 - 1).to_bytes(8, "big"))]
+    told: list[str | None] = []
+    transport.producer.send(transport.topic("t"), b"k", b"with", 1_000, told.append, headers=headers)
+    transport.producer.send(transport.topic("t"), b"k", b"without", 1_000, told.append)
+    assert transport.producer.flush(_WAIT_S) == 0
+    assert told == [None, None]
+    records = _read(transport.consumer("t"), 2)
+    assert [(record.value, list(record.headers)) for record in records] == [(b"with", headers), (b"without", [])]
 
 
 def test_an_empty_value_is_a_value(transport: Transport) -> None:

@@ -76,6 +76,14 @@ def test_one_that_is_killed_is_told_of(small_archive: Path) -> None:
             list(items)
 
 
+def test_it_comes_after_the_one_that_paces(small_archive: Path) -> None:
+    """Where a core is short, it is the reading that waits: it goes on ahead, and due times do not wait."""
+    with ItemsApart(plan(small_archive, ids="remap", loops=0), Position(), {}) as items:
+        next(items)
+        (child,) = _children()
+        assert os.getpriority(os.PRIO_PROCESS, child) == min(os.getpriority(os.PRIO_PROCESS, 0) + 5, 19)
+
+
 def test_leaving_early_ends_it(small_archive: Path) -> None:
     """A replay without end, of which ten items are taken."""
     with ItemsApart(plan(small_archive, ids="remap", loops=0), Position(), {}) as items:

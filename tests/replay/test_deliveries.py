@@ -14,6 +14,7 @@ from spanlite.contract.codec import decode_batch
 from spanlite.contract.errors import TransportError
 from spanlite.replay.checkpoint import Account
 from spanlite.replay.deliveries import LATE, Deliveries, Ready
+from spanlite.replay.moments import Moment
 from spanlite.replay.ports import Acknowledge, Item
 from tests.replay.archives import prepared
 
@@ -28,7 +29,13 @@ class Asked:
 
     def resume(self, state: Mapping[str, int]) -> None: ...
 
-    def send(self, item: Item, payload: bytes, on_delivery: Acknowledge) -> None:  # noqa: ARG002  # as sinks do
+    def send(
+        self,
+        item: Item,  # noqa: ARG002  # as sinks do
+        payload: bytes,
+        on_delivery: Acknowledge,
+        moment: Moment | None = None,  # noqa: ARG002  # likewise
+    ) -> None:
         self.open.append((payload, on_delivery))
 
     def sync(self) -> Mapping[str, int]:
@@ -99,8 +106,8 @@ def test_no_more_are_in_flight_than_allowed(items: list[Ready]) -> None:
     told: list[int] = []
 
     class Prompt(Asked):
-        def send(self, item: Item, payload: bytes, on_delivery: Acknowledge) -> None:
-            super().send(item, payload, on_delivery)
+        def send(self, item: Item, payload: bytes, on_delivery: Acknowledge, moment: Moment | None = None) -> None:
+            super().send(item, payload, on_delivery, moment)
             told.append(len(self.open))
             if len(self.open) == 3:
                 self.tell(0)

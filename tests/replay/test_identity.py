@@ -58,12 +58,12 @@ def _in_order(batches: list[Batch]) -> list[tuple[int, int, int]]:
 def test_an_id_is_mapped_alike_whoever_knows_it(session: int, number: int, key: int) -> None:
     """The id of a span that is mapped by its session equals that mapped as an id alone, as a remote parent is."""
     from spanlite.contract.columns import TRACE
-    from spanlite.replay.identity import _remapped_traces
+    from spanlite.replay.identity import remapped_traces
 
     traces = np.zeros(1, dtype=TRACE)
     wire = mix64(np.array([session ^ number], dtype=np.uint64))
     traces["remote_parent"] = wire
-    mapped = _remapped_traces(traces, Keys(key, bytes(16), bytes(16)))["remote_parent"]
+    mapped = remapped_traces(traces, Keys(key, bytes(16), bytes(16)))["remote_parent"]
     if wire[0]:
         assert mapped[0] == mix64(np.array([session ^ key ^ number], dtype=np.uint64))[0]
     else:

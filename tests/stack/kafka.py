@@ -59,7 +59,7 @@ class Kafka:
     `port` 0 takes a free one at the first start and keeps it. `properties` win over the defaults; in their values
     `{port}`, `{controller_port}` and `{folder}` stand for this broker's. Who gives other `listeners` keeps a listener
     on `{port}`: `bootstrap` names that one. `format_arguments` are added where the empty data folder is made, for
-    instance `--add-scram …`.
+    instance `--add-scram …`. `java` are further options of its JVM; `heap` stands before them.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Kafka:
         heap: str = "512m",
         lives_on: bool = False,
         format_arguments: Sequence[str] = (),
+        java: Sequence[str] = (),
     ) -> None:
         self.folder = folder
         self.log = folder / "kafka.log"
@@ -80,6 +81,7 @@ class Kafka:
         self._heap = heap
         self._lives_on = lives_on
         self._format_arguments = tuple(format_arguments)
+        self._java = tuple(java)
         self._process: Process | None = None
 
     @property
@@ -107,7 +109,8 @@ class Kafka:
         class_path = ":".join(map(str, jars("kafka")))
         if not (self.folder / "data/meta.properties").exists():
             self._format(java, class_path, settings)
-        command = [java, f"-Xmx{self._heap}", *_JAVA, "-cp", class_path, "kafka.Kafka", str(settings)]
+        options = [f"-Xmx{self._heap}", *_JAVA, *self._java]
+        command = [java, *options, "-cp", class_path, "kafka.Kafka", str(settings)]
         process = Process(f"kafka at {self.bootstrap}", command, self.log, lives_on=self._lives_on)
         self._process = process
         process.await_ready(lambda: _STARTED in process.said() and self._answers(), _START_S)

@@ -48,15 +48,16 @@ def run_http(args: argparse.Namespace, archive: Archive, clock: Clock) -> int:
         print(json.dumps(facts, indent=2)) if args.json else say_estimate(facts)
         return 0
     results: Results | None = None
-    outcomes = Outcomes(expected, keep=lambda rows: results.write(rows) if results else None)
+    outcomes = Outcomes(expected)
     client = Client(calling, outcomes, clock)
     if args.results:
         results = Results(args.results, unix_offset_ns=clock.unix_ns() - clock.monotonic_ns())
-    begin_ns = clock.monotonic_ns()
+        outcomes.keep = results.write
     with Stopping() as stopping, results or nullcontext():
         line = HttpLine(plan, client, shown=not args.quiet and sys.stderr.isatty())
         watch = Watch(lambda: stopping.told, line.paced if line.shown else None, line.draining)
         with line, client:
+            begin_ns = clock.monotonic_ns()
             due = due_requests(plan.maker, plan.pacing, loops=plan.settings.loops, by_spans=plan.by_spans)
             summary = run_requests(plan.maker, client, plan.pacing, due, watch=watch)
     if client.broken is not None:

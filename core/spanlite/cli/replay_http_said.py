@@ -109,7 +109,7 @@ def http_manifest(
         },
         "selected": {"traces": len(plan.maker.traces), "spans": int(plan.maker.traces.spans.sum())},
         "outcome": facts,
-        "waited": {"requests": client.waited, "most": client.most_waiting},
+        "waited": {"requests": client.state.waited, "most": client.state.most_waiting},
         "rate": {
             "asked_per_s": (summary.sent - 1) / asked_s if asked_s and summary.sent else None,
             "written_per_s": (outcomes.dispatch.count - 1) / sent_s if sent_s else None,
@@ -194,7 +194,8 @@ class HttpLine:
             self._draw(f"{self._client.handed:,} requests sent  {self._state()}")
 
     def _state(self) -> str:
-        return f"open {self._client.open} waiting {self._client.waiting}"
+        state = self._client.state
+        return f"open {state.open} waiting {state.waiting}"
 
     def _draw(self, text: str) -> None:
         self._drawn = True

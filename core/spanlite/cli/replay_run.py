@@ -55,8 +55,8 @@ class ArchiveFiles:
     def open(self, source: Source) -> Any:
         return open_file(self._store, source.name)
 
-    def read(self, file: Any, group: int, columns: Sequence[str]) -> Any:
-        return read_columns(file, group, columns)
+    def read(self, file: Any, group: int, columns: Sequence[str], *, runs: bool = False) -> Any:
+        return read_columns(file, group, columns, runs=runs)
 
 
 def run(args: argparse.Namespace, clock: Clock | None = None) -> int:

@@ -28,6 +28,7 @@ from spanlite.contract.tables import column_message, decode_tables, encode_table
 from spanlite.contract.wire import check_field_count
 from spanlite.native import columns as native
 from spanlite.native import library
+from spanlite.native.bodies import Kinds
 from spanlite.v1 import batch_pb2
 
 if TYPE_CHECKING:
@@ -35,7 +36,10 @@ if TYPE_CHECKING:
 
 _COLUMN_FIELDS = 1024
 """Most fields of a body beside its texts; 17 are known now."""
-_HAS_BYTES = np.isin(np.arange(GAUGE + 1), (MEMCPY, MEMSET, COUNTER, GAUGE))
+_WITH_BYTES = (MEMCPY, MEMSET, COUNTER, GAUGE)
+KINDS = Kinds(GAUGE + 1, RANGE, sum(1 << kind for kind in _WITH_BYTES))
+"""The kinds, for `native.bodies`."""
+_HAS_BYTES = np.isin(np.arange(GAUGE + 1), _WITH_BYTES)
 """Whether rows of a kind have a value in column `bytes`, by kind."""
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import zstandard
 from google.protobuf.message import DecodeError
@@ -42,6 +44,7 @@ class Limits:
 DEFAULT_LIMITS = Limits()
 _HEADER_FIELDS = 4096
 """Most fields of a header, resource attributes and GPUs included."""
+_GPU_FIELDS = tuple(field.name for field in fields(Gpu))
 _local = threading.local()
 
 
@@ -50,28 +53,63 @@ def encode_batch(batch: Batch) -> bytes:
     columns = batch.columns
     rows = len(columns)
     first = int(columns.start_ns.min()) if rows else 0
-    body = encode_body(columns, first)
-    message = batch_pb2.SpanBatch(
-        format=FORMAT,
+    facts = Facts(
         producer=batch.producer,
         sequence=batch.sequence,
         session=batch.session,
         first_row=batch.first_row,
         rows=rows,
-        emit_unix_ns=batch.emit_ns,
-        first_start_unix_ns=first,
-        last_end_unix_ns=_last_end(columns),
+        emit_ns=batch.emit_ns,
+        first_start_ns=first,
+        last_end_ns=_last_end(columns),
+    )
+    origin = encode_origin(batch.clock, batch.sampling, batch.resource, batch.gpus)
+    return encode_message(facts, origin, encode_body(columns, first))
+
+
+class Facts(NamedTuple):
+    """What a header says of a batch's name and rows; `last_end_ns` is of GPU work, of all rows if there is none."""
+
+    producer: bytes
+    sequence: int
+    session: int
+    first_row: int
+    rows: int
+    emit_ns: int
+    first_start_ns: int
+    last_end_ns: int
+
+
+def encode_message(facts: Facts, origin: bytes, body: bytes | memoryview) -> bytes:
+    """One Kafka value, of what `encode_origin` gave and a body that is not compressed."""
+    head = batch_pb2.SpanBatch(
+        format=FORMAT,
+        producer=facts.producer,
+        sequence=facts.sequence,
+        session=facts.session,
+        first_row=facts.first_row,
+        rows=facts.rows,
+        emit_unix_ns=facts.emit_ns,
+        first_start_unix_ns=facts.first_start_ns,
+        last_end_unix_ns=facts.last_end_ns,
+    )
+    tail = batch_pb2.SpanBatch(body_size=len(body), body=_compressor().compress(body))
+    # Fields come in the order of their numbers, so that the parts are the whole.
+    return b"".join((head.SerializeToString(), origin, tail.SerializeToString()))
+
+
+def encode_origin(
+    clock: ClockAnchor, sampling: SamplingMode, resource: Mapping[str, str], gpus: Sequence[Gpu]
+) -> bytes:
+    """The part of a message that many batches share, between their rows' facts and their bodies."""
+    message = batch_pb2.SpanBatch(
         clock=batch_pb2.ClockAnchor(
-            cupti_ns=batch.clock.cupti_ns,
-            unix_ns=batch.clock.unix_ns,
-            uncertainty_ns=batch.clock.uncertainty_ns,
+            cupti_ns=clock.cupti_ns, unix_ns=clock.unix_ns, uncertainty_ns=clock.uncertainty_ns
         ),
-        sampling=batch_pb2.Sampling(mode=int(batch.sampling), weight=1),  # type: ignore[arg-type]  # an enum's number
-        resource=batch.resource,
-        gpus=[batch_pb2.Gpu(**{f.name: getattr(gpu, f.name) for f in fields(Gpu)}) for gpu in batch.gpus],
+        sampling=batch_pb2.Sampling(mode=int(sampling), weight=1),  # type: ignore[arg-type]  # an enum's number
+        resource=resource,
+        gpus=[batch_pb2.Gpu(**{name: getattr(gpu, name) for name in _GPU_FIELDS}) for gpu in gpus],
         compression=batch_pb2.COMPRESSION_ZSTD,
-        body_size=len(body),
-        body=_compressor().compress(body),
     )
     return message.SerializeToString(deterministic=True)
 
@@ -131,7 +169,7 @@ def decode_batch(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Batch:
         emit_ns=message.emit_unix_ns,
         columns=columns,
         resource=dict(message.resource),
-        gpus=tuple(Gpu(**{f.name: getattr(gpu, f.name) for f in fields(Gpu)}) for gpu in message.gpus),
+        gpus=tuple(Gpu(**{name: getattr(gpu, name) for name in _GPU_FIELDS}) for gpu in message.gpus),
         clock=ClockAnchor(clock.cupti_ns, clock.unix_ns, clock.uncertainty_ns),
         sampling=sampling,
     )

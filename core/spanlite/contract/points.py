@@ -154,7 +154,24 @@ def point_json(point: Point) -> dict[str, object]:
         "max_ns": point.max_ns,
         "occupancy": None if not launch.max_warps or not point.sum_ns else point.occupancy,
         "bytes": point.bytes,
-        **({} if value is None else {"value": value if math.isfinite(value) else str(value)}),
+        **({} if value is None else {"value": _number(value)}),
         "schema": SCHEMA,
         "buckets": [[int(i), int(c)] for i, c in zip(point.bucket_index, point.bucket_count, strict=True)],
+        **({} if point.exemplar is None else {"exemplar": _exemplar_json(point.exemplar, value)}),
+    }
+
+
+def _number(value: float) -> float | str:
+    """The number; its name where JSON has no word for it."""
+    return value if math.isfinite(value) else str(value)
+
+
+def _exemplar_json(exemplar: Exemplar, value: float | None) -> dict[str, object]:
+    """An exemplar as JSON values; `value` is that of a gauge, else None."""
+    return {
+        "trace_id": exemplar.trace_id.hex() if any(exemplar.trace_id) else None,
+        "span_id": f"{exemplar.span_id:016x}",
+        "value": exemplar.duration_ns / 1e9 if value is None else _number(value),
+        "duration_ns": exemplar.duration_ns,
+        "start_ns": exemplar.start_ns,
     }

@@ -62,6 +62,11 @@ def _layout(name: str, dtype: np.dtype[np.void]) -> _Layout:
 
 
 _CONFIGS, _PLACES, _NODES = _layout("configs", CONFIG), _layout("places", PLACE), _layout("nodes", NODE)
+RECORDS = (
+    *(layout.records for layout in (_CONFIGS, _PLACES, _NODES)),
+    Records(TRACE, *np.array([[16, 24], [8, 8], [1, 1], [0, 0], [0, 0]], dtype=np.int64)),  # ids are no numbers
+)
+"""How configs, places, nodes and traces lie in memory."""
 _BY_DTYPE = {layout.dtype: layout for layout in (_CONFIGS, _PLACES, _NODES)}
 
 _Tables = tuple[tuple[str, ...], Table, Table, Table, Table]

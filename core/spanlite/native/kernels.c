@@ -18,7 +18,7 @@
 #endif
 
 /* Told by the loader: it refuses a library that speaks another revision. */
-EXPORT int64_t spanlite_revision(void) { return 5; }
+EXPORT int64_t spanlite_revision(void) { return 6; }
 
 /* ---- columns: byte planes of width 1, 2, 4 or 8, plane after plane ---- */
 
@@ -578,4 +578,463 @@ EXPORT void spanlite_pack_table(const uint8_t *records, int64_t itemsize, int64_
     width[f] = spanlite_pack(records + offset[f], size[f], sign[f], itemsize, rows, 0, base + f, out);
     out += width[f] * rows;
   }
+}
+
+/* ---- bodies: columns of many batches to SpanColumns messages, each over tables of what it uses ---- */
+
+enum { START, DURATION, KIND, CONFIG, PLACE, NODE, STAGE, TRACE, PARENT, RANGE_NUMBER, CORRELATION, BYTES, WEIGHT, ALL };
+enum { CONFIGS, PLACES, NODES, TRACES, TABLES };
+enum { MOST_FIELDS = 32, MOST_RECORD = 128 };
+
+/* Entries that rows point at: records of `size` bytes, `size` a multiple of 4, with `fields` integers as in a table. */
+struct records {
+  const uint8_t *entry;
+  const uint8_t *told; /* what is written for each entry; they are sorted by `entry` */
+  int64_t count, size, fields;
+  const int64_t *offset, *width, *sign;
+};
+
+/* Rows of all batches, one batch behind the other, a stride of 0 for a column of one value; see spanlite.native.bodies. */
+struct columns {
+  const uint8_t *value[ALL];
+  int64_t stride[ALL];
+  struct records table[TABLES];
+  const uint8_t *text; /* UTF-8, one behind the other */
+  const int64_t *text_begin, *text_end;
+  const int32_t *text_rank; /* place of each that is used in the order of their bytes; text 0 is empty */
+  int64_t texts, kinds, range, has_bytes; /* known kinds are below `kinds`, < 64; that of ranges; bit k: kind k has bytes */
+};
+
+/* What a batch's header says of its rows. odd: numpy has to decide, times beyond 64 bits or unknown kinds. */
+struct said {
+  int64_t first_start, last_start, last_end, last_gpu_end, odd;
+};
+
+struct writer {
+  uint8_t *at, *end;
+};
+
+/* Scratch: of each table's entries and of the texts, the place in the batch's own table, -1 while unused. */
+struct scratch {
+  int32_t *place[TABLES], *text_place, *used;
+  int64_t *keys;
+  uint64_t *raw;
+  uint8_t *records;
+};
+
+static int64_t varint_size(uint64_t value) {
+  int64_t size = 1;
+  while (value >>= 7) size++;
+  return size;
+}
+
+static void put_varint(struct writer *w, uint64_t value) {
+  for (; value >= 0x80; value >>= 7) *w->at++ = (uint8_t)(value | 0x80);
+  *w->at++ = (uint8_t)value;
+}
+
+static int64_t planes_size(int64_t width, int64_t base, int64_t rows) {
+  int64_t bytes = width * rows;
+  return (width ? 2 : 0) + (base ? 9 : 0) + (bytes ? 1 + varint_size((uint64_t)bytes) + bytes : 0);
+}
+
+static int64_t column_size(int64_t field, int64_t width, int64_t base, int64_t rows) {
+  int64_t size = planes_size(width, base, rows);
+  return varint_size((uint64_t)field << 3) + varint_size((uint64_t)size) + size;
+}
+
+/* All of a Column but its planes, for which there is room behind; 0 where there is not enough of it. */
+static int put_column(struct writer *w, int64_t field, int64_t width, int64_t base, int64_t rows) {
+  if (w->end - w->at < column_size(field, width, base, rows)) return 0;
+  put_varint(w, (uint64_t)field << 3 | 2);
+  put_varint(w, (uint64_t)planes_size(width, base, rows));
+  if (width) *w->at++ = 1 << 3, *w->at++ = (uint8_t)width;
+  if (base) {
+    *w->at++ = 2 << 3 | 1;
+    memcpy(w->at, &base, 8);
+    w->at += 8;
+  }
+  if (width && rows) {
+    *w->at++ = 3 << 3 | 2;
+    put_varint(w, (uint64_t)(width * rows));
+  }
+  return 1;
+}
+
+static int put_raw(struct writer *w, int64_t field, const uint64_t *raw, int64_t rows, int64_t width, int64_t base) {
+  if (!put_column(w, field, width, base, rows)) return 0;
+  split(raw, rows, width, 0, rows, w->at);
+  w->at += width * rows;
+  return 1;
+}
+
+/* Values around 0, as they are told. */
+static WIDE int64_t zigzagged(uint64_t *raw, int64_t rows) {
+  uint64_t around = 0;
+  for (int64_t i = 0; i < rows; i++) around |= raw[i] = raw[i] << 1 ^ (uint64_t)((int64_t)raw[i] >> 63);
+  return width_of(around);
+}
+
+/* Values against their least one, in place. */
+static WIDE int64_t lowered(uint64_t *raw, int64_t rows, int64_t *base) {
+  int64_t least = INT64_MAX, most = INT64_MIN;
+  for (int64_t i = 0; i < rows; i++) {
+    int64_t value = (int64_t)raw[i];
+    least = value < least ? value : least;
+    most = value > most ? value : most;
+  }
+  *base = rows ? least : 0;
+  if (!rows || least == most) return 0;
+  for (int64_t i = 0; i < rows; i++) raw[i] -= (uint64_t)least;
+  return width_of((uint64_t)most - (uint64_t)least);
+}
+
+static const void *cell(const struct columns *c, int which, int64_t row) {
+  return c->value[which] + row * c->stride[which];
+}
+
+static uint64_t at64(const struct columns *c, int which, int64_t row) {
+  uint64_t value;
+  memcpy(&value, cell(c, which, row), 8);
+  return value;
+}
+
+static int32_t at32(const struct columns *c, int which, int64_t row) {
+  int32_t value;
+  memcpy(&value, cell(c, which, row), 4);
+  return value;
+}
+
+static uint8_t kind_at(const struct columns *c, int64_t row) { return *(const uint8_t *)cell(c, KIND, row); }
+
+/* Rows of a column as they are told: how many a batch has differs only by those of some kinds. */
+static int put_values(struct writer *w, const struct columns *c, int which, int64_t field, uint64_t kinds, int64_t begin,
+                      int64_t end, uint64_t *raw) {
+  int64_t rows = 0, base, size = which == KIND ? 1 : which == WEIGHT ? 4 : 8;
+  int one_kind = !c->stride[KIND];
+  if (one_kind && !(kinds >> (kind_at(c, begin) & 63) & 1)) return put_column(w, field, 0, 0, 0);
+  if (!c->stride[which] && (one_kind || kinds == UINT64_MAX)) {
+    base = size == 8 ? (int64_t)at64(c, which, begin) : size == 4 ? (uint32_t)at32(c, which, begin) : kind_at(c, begin);
+    return put_column(w, field, 0, base, 0);
+  }
+  if (kinds != UINT64_MAX) {
+    for (int64_t i = begin; i < end; i++)
+      if (kinds >> (kind_at(c, i) & 63) & 1) raw[rows++] = at64(c, which, i);
+  } else if (size == 8) {
+    memcpy(raw, cell(c, which, begin), (size_t)(end - begin) * 8);
+    rows = end - begin;
+  } else if (size == 4) {
+    const uint32_t *from = cell(c, which, begin);
+    for (; rows < end - begin; rows++) raw[rows] = from[rows];
+  } else {
+    const uint8_t *from = cell(c, which, begin);
+    for (; rows < end - begin; rows++) raw[rows] = from[rows];
+  }
+  int64_t width = lowered(raw, rows, &base);
+  return put_raw(w, field, raw, rows, width, base);
+}
+
+/* Differences of each row from the one before, the first from 0, of value + add. */
+static int put_steps(struct writer *w, const struct columns *c, int which, int64_t field, uint64_t add, int64_t begin,
+                     int64_t end, uint64_t *raw) {
+  uint64_t before = at64(c, which, begin) + add;
+  if (!c->stride[which] && !before) return put_column(w, field, 0, 0, 0);
+  raw[0] = before;
+  if (c->stride[which]) {
+    const uint64_t *from = cell(c, which, begin);
+    for (int64_t i = 1; i < end - begin; i++) raw[i] = from[i] - from[i - 1];
+  } else {
+    memset(raw + 1, 0, (size_t)(end - begin - 1) * 8);
+  }
+  int64_t width = zigzagged(raw, end - begin);
+  return put_raw(w, field, raw, end - begin, width, 0);
+}
+
+static int put_gaps(struct writer *w, const struct columns *c, uint64_t first, int64_t begin, int64_t end,
+                    uint64_t *raw) {
+  uint64_t before = first;
+  if (c->stride[KIND] || !c->stride[START] || !c->stride[DURATION]) {
+    for (int64_t i = begin; i < end; i++) {
+      uint64_t start = at64(c, START, i);
+      raw[i - begin] = start - before;
+      before = start + (kind_at(c, i) == c->range ? 0 : at64(c, DURATION, i));
+    }
+  } else {
+    const uint64_t *start = cell(c, START, begin), *duration = cell(c, DURATION, begin);
+    uint64_t moves = kind_at(c, begin) == c->range ? 0 : UINT64_MAX;
+    raw[0] = start[0] - first;
+    for (int64_t i = 1; i < end - begin; i++) raw[i] = start[i] - start[i - 1] - (duration[i - 1] & moves);
+  }
+  int64_t width = zigzagged(raw, end - begin);
+  return put_raw(w, 16, raw, end - begin, width, 0);
+}
+
+/* Marks the entries that rows point at; `used` gets each once, and how many there are is returned. */
+static int64_t marked(const struct columns *c, int which, int32_t *place, int64_t begin, int64_t end, int32_t *used,
+                      int64_t count) {
+  if (!c->stride[which]) end = begin + 1;
+  const int32_t *at = cell(c, which, begin);
+  for (int64_t i = 0; i < end - begin; i++) {
+    int32_t entry = at[i];
+    if (entry >= 0 && place[entry] < 0) {
+      place[entry] = 0;
+      used[count++] = entry;
+    }
+  }
+  return count;
+}
+
+/* Places of the entries that rows point at, `add` to each, -1 + add for none. */
+static int put_index(struct writer *w, const struct columns *c, int which, int64_t field, const int32_t *place, int add,
+                     int64_t begin, int64_t end, uint64_t *raw) {
+  if (!c->stride[which]) {
+    int32_t entry = at32(c, which, begin);
+    return put_column(w, field, 0, (entry < 0 ? -1 : place[entry]) + add, 0);
+  }
+  const int32_t *at = cell(c, which, begin);
+  int64_t rows = end - begin, base;
+  int32_t least = INT32_MAX, most = -1;
+  int32_t *to = (int32_t *)raw;
+  for (int64_t i = 0; i < rows; i++) {
+    int32_t value = (at[i] < 0 ? -1 : place[at[i]]) + add;
+    to[i] = value;
+    least = value < least ? value : least;
+    most = value > most ? value : most;
+  }
+  base = least;
+  int64_t width = width_of((uint64_t)(most - least));
+  if (!put_column(w, field, width, base, rows)) return 0;
+  uint8_t *out = w->at;
+  for (int64_t plane = 0; plane < width; plane++, out += rows)
+    for (int64_t i = 0; i < rows; i++) out[i] = (uint8_t)((uint32_t)(to[i] - least) >> 8 * plane);
+  w->at += width * rows;
+  return 1;
+}
+
+#define BY_BYTES(size) \
+  static int by_##size##_bytes(const void *a, const void *b) { return memcmp(a, b, size); }
+BY_BYTES(12)
+BY_BYTES(32)
+BY_BYTES(36)
+BY_BYTES(84)
+
+static int by_number(const void *a, const void *b) {
+  int64_t left, right;
+  memcpy(&left, a, 8), memcpy(&right, b, 8);
+  return (left > right) - (left < right);
+}
+
+/*
+ * The entries that are used as a table of their own, in the order of their bytes, equal ones once; their places are told
+ * in `place`. texts: places of texts, which the first two fields are then told by. ids: the first 16 bytes are told as
+ * they are.
+ */
+static int put_table(struct writer *w, const struct records *t, int64_t field, int32_t *place, const int32_t *used,
+                     int64_t count, const int32_t *texts, int ids, uint8_t *records, uint64_t *raw) {
+  int64_t stride = t->size + 4, rows = 0;
+  int (*order)(const void *, const void *) = t->size == 12   ? by_12_bytes
+                                             : t->size == 32 ? by_32_bytes
+                                             : t->size == 36 ? by_36_bytes
+                                                             : by_84_bytes;
+  for (int64_t k = 0; k < count; k++) {
+    uint8_t *to = records + k * stride;
+    memcpy(to, t->entry + used[k] * t->size, (size_t)t->size);
+    for (int64_t f = 0; texts && f < 2; f++) {
+      int32_t text;
+      memcpy(&text, to + t->offset[f], 4);
+      memcpy(to + t->offset[f], texts + text, 4);
+    }
+    memcpy(to + t->size, used + k, 4);
+  }
+  if (count > 1) qsort(records, (size_t)count, (size_t)stride, order);
+  for (int64_t k = 0; k < count; k++) {
+    uint8_t *from = records + k * stride;
+    int32_t entry;
+    memcpy(&entry, from + t->size, 4);
+    if (!k || memcmp(from, records + (rows - 1) * stride, (size_t)t->size)) {
+      if (rows < k) memcpy(records + rows * stride, from, (size_t)stride);
+      rows++;
+    }
+    place[entry] = (int32_t)(rows - 1);
+  }
+  if (t->told != t->entry) /* sorted by what they were, told as what they are now */
+    for (int64_t k = 0; k < rows; k++) {
+      int32_t entry;
+      memcpy(&entry, records + k * stride + t->size, 4);
+      memcpy(records + k * stride, t->told + entry * t->size, (size_t)t->size);
+    }
+  int64_t width[MOST_FIELDS], base[MOST_FIELDS], number = ids ? 3 : 2;
+  int64_t size = rows ? 1 + varint_size((uint64_t)rows) : 0;
+  if (ids && rows) size += 1 + varint_size((uint64_t)rows * 16) + rows * 16;
+  for (int64_t f = 0; f < t->fields; f++) {
+    int64_t least = INT64_MAX, most = INT64_MIN;
+    const uint8_t *at = records + t->offset[f];
+    for (int64_t k = 0; k < rows; k++, at += stride) {
+      int64_t value;
+      if (t->width[f] == 8) {
+        memcpy(&value, at, 8);
+      } else {
+        int32_t narrow;
+        memcpy(&narrow, at, 4);
+        value = t->sign[f] ? (int64_t)narrow : (int64_t)(uint32_t)narrow;
+      }
+      least = value < least ? value : least;
+      most = value > most ? value : most;
+    }
+    base[f] = rows ? least : 0;
+    width[f] = rows ? width_of((uint64_t)most - (uint64_t)least) : 0;
+    size += column_size(number + f, width[f], base[f], rows);
+  }
+  if (w->end - w->at < 16 + size) return 0;
+  put_varint(w, (uint64_t)field << 3 | 2);
+  put_varint(w, (uint64_t)size);
+  if (rows) {
+    *w->at++ = 1 << 3;
+    put_varint(w, (uint64_t)rows);
+  }
+  if (ids && rows) {
+    *w->at++ = 2 << 3 | 2;
+    put_varint(w, (uint64_t)rows * 16);
+    for (int64_t k = 0; k < rows; k++, w->at += 16) memcpy(w->at, records + k * stride, 16);
+  }
+  for (int64_t f = 0; f < t->fields; f++) {
+    put_column(w, number + f, width[f], base[f], rows);
+    if (!width[f]) continue;
+    for (int64_t k = 0; k < rows; k++) {
+      uint64_t value = 0;
+      memcpy(&value, records + k * stride + t->offset[f], (size_t)t->width[f]);
+      if (t->width[f] == 4 && t->sign[f]) value = (uint64_t)(int64_t)(int32_t)value;
+      raw[k] = value - (uint64_t)base[f];
+    }
+    split(raw, rows, width[f], 0, rows, w->at);
+    w->at += width[f] * rows;
+  }
+  return 1;
+}
+
+/* The texts that entries of `configs` and stages use, in the order of their bytes; their places are told. */
+static int put_texts(struct writer *w, const struct columns *c, const int32_t *configs, int64_t used_configs,
+                     struct scratch *s, int64_t begin, int64_t end, int64_t *found) {
+  const struct records *t = &c->table[CONFIGS];
+  int32_t *used = s->used;
+  int64_t count = 0;
+  s->text_place[0] = 0;
+  used[count++] = 0;
+  for (int64_t k = 0; k < used_configs; k++)
+    for (int64_t f = 0; f < 2; f++) {
+      int32_t text;
+      memcpy(&text, t->entry + configs[k] * t->size + t->offset[f], 4);
+      if (s->text_place[text] >= 0) continue;
+      s->text_place[text] = 0;
+      used[count++] = text;
+    }
+  count = marked(c, STAGE, s->text_place, begin, end, used, count);
+  for (int64_t k = 0; k < count; k++) s->keys[k] = (int64_t)c->text_rank[used[k]] << 32 | used[k];
+  if (count > 1) qsort(s->keys, (size_t)count, 8, by_number);
+  *found = count;
+  for (int64_t k = 0; k < count; k++) {
+    int32_t text = (int32_t)s->keys[k];
+    int64_t size = c->text_end[text] - c->text_begin[text];
+    s->text_place[text] = (int32_t)k;
+    if (w->end - w->at < 16 + size) return 0;
+    *w->at++ = 1 << 3 | 2;
+    put_varint(w, (uint64_t)size);
+    memcpy(w->at, c->text + c->text_begin[text], (size_t)size);
+    w->at += size;
+  }
+  return 1;
+}
+
+static struct said look_through(const struct columns *c, int64_t begin, int64_t end) {
+  struct said said = {INT64_MAX, INT64_MIN, INT64_MIN, INT64_MIN, 0};
+  for (int64_t i = begin; i < end; i++) {
+    int64_t start = (int64_t)at64(c, START, i), last;
+    uint8_t kind = kind_at(c, i);
+    said.odd |= __builtin_add_overflow(start, (int64_t)at64(c, DURATION, i), &last) | (kind >= c->kinds);
+    said.first_start = start < said.first_start ? start : said.first_start;
+    said.last_start = start > said.last_start ? start : said.last_start;
+    said.last_end = last > said.last_end ? last : said.last_end;
+    if (kind != c->range) said.last_gpu_end = last > said.last_gpu_end ? last : said.last_gpu_end;
+  }
+  if (said.last_gpu_end == INT64_MIN) said.last_gpu_end = said.last_end;
+  return said;
+}
+
+/* One batch; 0 where there is no room left. */
+static int put_body(struct writer *w, const struct columns *c, int64_t begin, int64_t end, struct scratch *s,
+                    struct said *said) {
+  static const int of_table[TABLES] = {CONFIG, PLACE, NODE, TRACE};
+  int32_t *used[TABLES], *free_used = s->used + c->texts;
+  int64_t count[TABLES], texts = 0;
+  *said = look_through(c, begin, end);
+  for (int t = 0; t < TABLES; t++) {
+    used[t] = free_used;
+    count[t] = 0;
+    if (t == NODES) s->place[t][0] = 0, used[t][count[t]++] = 0; /* the entry of rows outside graphs is always there */
+    count[t] = marked(c, of_table[t], s->place[t], begin, end, used[t], count[t]);
+    free_used += c->table[t].count;
+  }
+  int fits = put_texts(w, c, used[CONFIGS], count[CONFIGS], s, begin, end, &texts);
+  for (int t = 0; fits && t < TABLES; t++)
+    fits = put_table(w, &c->table[t], t + 2, s->place[t], used[t], count[t], t == CONFIGS ? s->text_place : NULL,
+                     t == TRACES, s->records, s->raw);
+  if (fits) {
+    uint64_t ranges = UINT64_C(1) << c->range, moved = (uint64_t)c->has_bytes, *raw = s->raw;
+    int64_t weights = c->stride[WEIGHT] ? end : begin + 1, row = begin;
+    while (row < weights && at32(c, WEIGHT, row) == 1) row++;
+    fits = put_gaps(w, c, (uint64_t)said->first_start, begin, end, raw) &&
+           put_values(w, c, DURATION, 17, UINT64_MAX, begin, end, raw) &&
+           put_index(w, c, CONFIG, 18, s->place[CONFIGS], 0, begin, end, raw) &&
+           put_index(w, c, PLACE, 19, s->place[PLACES], 0, begin, end, raw) &&
+           put_index(w, c, NODE, 20, s->place[NODES], 0, begin, end, raw) &&
+           put_values(w, c, KIND, 21, UINT64_MAX, begin, end, raw) &&
+           put_index(w, c, STAGE, 22, s->text_place, 0, begin, end, raw) &&
+           put_index(w, c, TRACE, 23, s->place[TRACES], 1, begin, end, raw) &&
+           put_steps(w, c, PARENT, 24, 1, begin, end, raw) &&
+           put_steps(w, c, CORRELATION, 25, 0, begin, end, raw) &&
+           put_values(w, c, BYTES, 26, moved, begin, end, raw) &&
+           put_values(w, c, RANGE_NUMBER, 27, ranges, begin, end, raw) &&
+           (row == weights || put_values(w, c, WEIGHT, 28, UINT64_MAX, begin, end, raw));
+  }
+  for (int64_t k = 0; k < texts; k++) s->text_place[(int32_t)s->keys[k]] = -1;
+  for (int t = 0; t < TABLES; t++)
+    for (int64_t k = 0; k < count[t]; k++) s->place[t][used[t][k]] = -1;
+  return fits;
+}
+
+/*
+ * Bodies of `count` batches, of rows bound[k] … bound[k + 1] - 1 each, at least one; what is told of each, and where it
+ * ends in `out`. Returns how many there was room for, -1 where memory is short.
+ */
+EXPORT int64_t spanlite_bodies(const struct columns *c, const int64_t *bound, int64_t count, struct said *said,
+                               int64_t *ends, uint8_t *out, int64_t room) {
+  int64_t most = 1, entries = c->texts, largest = 0, done = 0;
+  for (int64_t k = 0; k < count; k++) most = bound[k + 1] - bound[k] > most ? bound[k + 1] - bound[k] : most;
+  for (int t = 0; t < TABLES; t++) {
+    entries += c->table[t].count;
+    int64_t used = c->table[t].count < most + 1 ? c->table[t].count : most + 1;
+    int64_t bytes = used * (c->table[t].size + 4);
+    largest = bytes > largest ? bytes : largest;
+  }
+  struct scratch s = {0};
+  int32_t *places = malloc((size_t)(entries + 1) * 4);
+  s.used = malloc((size_t)(entries + 1) * 4);
+  s.keys = malloc((size_t)(c->texts + 1) * 8);
+  s.raw = malloc((size_t)(most + 1) * 8);
+  s.records = malloc((size_t)largest + 1);
+  if (places && s.used && s.keys && s.raw && s.records) {
+    memset(places, 0xff, (size_t)(entries + 1) * 4);
+    s.text_place = places;
+    int32_t *next = places + c->texts;
+    for (int t = 0; t < TABLES; t++) s.place[t] = next, next += c->table[t].count;
+    struct writer w = {out, out + room};
+    for (; done < count; done++) {
+      if (!put_body(&w, c, bound[done], bound[done + 1], &s, said + done)) break;
+      ends[done] = w.at - out;
+    }
+  } else {
+    done = -1;
+  }
+  free(places), free(s.used), free(s.keys), free(s.raw), free(s.records);
+  return done;
 }

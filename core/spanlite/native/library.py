@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 SOURCE = Path(__file__).with_name("kernels.c")
 BUILT = Path(__file__).with_name("_kernels.so")
-REVISION = 5
+REVISION = 6
 _P, _I64, _U64, _I32, _U32, _U8 = (
     ctypes.c_void_p,
     ctypes.c_int64,
@@ -38,6 +38,7 @@ _FUNCTIONS: dict[str, tuple[type | None, list[type]]] = {
     "spanlite_span_ids": (None, [_P, _P, _I64, _U64, _U64]),
     "spanlite_pack": (_I64, [_P, _I64, _I64, _I64, _I64, _I64, _P, _P]),
     "spanlite_pack_table": (None, [_P, _I64, _I64, _P, _P, _P, _I64, _P, _P, _P]),
+    "spanlite_bodies": (_I64, [_P, _P, _I64, _P, _P, _P, _I64]),
     "spanlite_constant": (_I64, [_P, _I64, _I64]),
     "spanlite_joint_codes": (_I64, [_P, _P, _I64, _I64, _P, _P]),
     "spanlite_buckets": (_I64, [_P, _P, _P, _I64, _I32, _I64, _P, _P, _P, _P]),

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from spanlite.transport.kafka_connection import Connection
 from spanlite.transport.kafka_settings import KafkaSettings, settings_error
+from spanlite.transport.ports import Headers
 
 Delivery = Callable[[str | None], None]
 
@@ -62,7 +63,9 @@ class Client:
         except (KafkaException, ValueError, TypeError) as error:
             raise settings_error(settings, error) from None
 
-    def offer(self, topic: str, key: bytes, value: bytes, timestamp_ms: int, on_delivery: Delivery) -> None:
+    def offer(
+        self, topic: str, key: bytes, value: bytes, timestamp_ms: int, on_delivery: Delivery, *, headers: Headers = ()
+    ) -> None:
         """Takes a value.
 
         Raises:
@@ -73,7 +76,12 @@ class Client:
         self._open[number] = on_delivery
         try:
             self._producer.produce(
-                topic, value, key, timestamp=timestamp_ms, on_delivery=partial(self._reported, number)
+                topic,
+                value,
+                key,
+                timestamp=timestamp_ms,
+                on_delivery=partial(self._reported, number),
+                headers=[*headers] if headers else None,
             )
         except (BufferError, KafkaException) as error:
             del self._open[number]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from types import TracebackType
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -166,7 +167,9 @@ class KafkaConsumer:
         if error is None:
             _, timestamp_ms = message.timestamp()
             key, value = message.key() or b"", message.value() or b""
-            records.append(Record(self._topic, offset, timestamp_ms, key, value, partition))
+            found: Any = message.headers() or ()  # a list of pairs, which its stubs do not say
+            headers = tuple((name, data or b"") for name, data in found)
+            records.append(Record(self._topic, offset, timestamp_ms, key, value, partition, headers))
             if partition in self._owned:
                 self._returned[partition] = offset + 1
             self._read_to(partition, offset + 1)

@@ -14,6 +14,7 @@ from spanlite.transport.kafka_client import DEFAULTS, Client, Delivery
 from spanlite.transport.kafka_connection import Connection, log
 from spanlite.transport.kafka_reasons import reason_of
 from spanlite.transport.kafka_settings import KafkaSettings
+from spanlite.transport.ports import Headers
 
 _POLL_S = 0.1
 _PROBE_S = 2.0
@@ -80,13 +81,15 @@ class KafkaProducer:
     ) -> None:
         self.close()
 
-    def send(self, topic: str, key: bytes, value: bytes, timestamp_ms: int, on_delivery: Delivery) -> None:
+    def send(
+        self, topic: str, key: bytes, value: bytes, timestamp_ms: int, on_delivery: Delivery, *, headers: Headers = ()
+    ) -> None:
         """Hands a value to librdkafka; see `Producer`. A time of 0 means now: librdkafka cannot say 1970."""
         deadline_ns = self._clock.monotonic_ns() + round(self._wait_s * 1e9)
         with self._changed:
             self._topic = topic
             self._unfinished += 1
-            while (reason := self._try(topic, key, value, timestamp_ms, on_delivery)) == "full":
+            while (reason := self._try(topic, key, value, timestamp_ms, on_delivery, headers=headers)) == "full":
                 left_s = (deadline_ns - self._clock.monotonic_ns()) / 1e9
                 if left_s <= 0:
                     break
@@ -120,14 +123,16 @@ class KafkaProducer:
         self._server.join()
         return self._abandoned
 
-    def _try(self, topic: str, key: bytes, value: bytes, timestamp_ms: int, on_delivery: Delivery) -> str | None:
+    def _try(
+        self, topic: str, key: bytes, value: bytes, timestamp_ms: int, on_delivery: Delivery, *, headers: Headers
+    ) -> str | None:
         """The reason why librdkafka has not taken the value; the lock is held."""
         if self._closed:
             return "closed"
         if self._client is None:
             return self._connection.barred or "fatal"
         try:
-            self._client.offer(topic, key, value, timestamp_ms, on_delivery)
+            self._client.offer(topic, key, value, timestamp_ms, on_delivery, headers=headers)
         except BufferError:
             return "full"
         except KafkaException as error:

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from spanlite.transport.ports import Record
+from spanlite.transport.ports import Headers, Record
 
 
 class MemoryBroker:
@@ -26,7 +26,7 @@ class MemoryBroker:
             self._closed = True
             self._changed.notify_all()
 
-    def put(self, topic: str, key: bytes, value: bytes, timestamp_ms: int) -> str | None:
+    def put(self, topic: str, key: bytes, value: bytes, timestamp_ms: int, headers: Headers = ()) -> str | None:
         """Stores a value; the reason when it could not be."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._held_bytes < self._most_bytes)
@@ -34,7 +34,8 @@ class MemoryBroker:
                 return "closed"
             offset = self._next_offset.get(topic, 0)
             self._next_offset[topic] = offset + 1
-            self._topics.setdefault(topic, deque()).append(Record(topic, offset, timestamp_ms, key, value))
+            record = Record(topic, offset, timestamp_ms, key, value, headers=tuple(headers))
+            self._topics.setdefault(topic, deque()).append(record)
             self._held_bytes += len(value)
             self._changed.notify_all()
         return None
@@ -61,9 +62,16 @@ class MemoryProducer:
         self._broker = broker
 
     def send(
-        self, topic: str, key: bytes, value: bytes, timestamp_ms: int, on_delivery: Callable[[str | None], None]
+        self,
+        topic: str,
+        key: bytes,
+        value: bytes,
+        timestamp_ms: int,
+        on_delivery: Callable[[str | None], None],
+        *,
+        headers: Headers = (),
     ) -> None:
-        on_delivery(self._broker.put(topic, key, value, timestamp_ms))
+        on_delivery(self._broker.put(topic, key, value, timestamp_ms, headers))
 
     def flush(self, timeout_s: float) -> int:  # noqa: ARG002  # every send is delivered before it returns
         return 0

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+Headers = Sequence[tuple[str, bytes]]
+"""Names and values that travel beside a value, in order; a name may come again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,7 @@ class Record:
     key: bytes
     value: bytes
     partition: int = 0
+    headers: Headers = ()
 
 
 class Producer(Protocol):
@@ -37,6 +41,21 @@ class Producer(Protocol):
     def flush(self, timeout_s: float) -> int:
         """Waits for deliveries; returns how many are still open."""
         ...
+
+
+class HeaderProducer(Producer, Protocol):
+    """A producer whose values may have headers beside them; they are stored and come back with the value."""
+
+    def send(
+        self,
+        topic: str,
+        key: bytes,
+        value: bytes,
+        timestamp_ms: int,
+        on_delivery: Callable[[str | None], None],
+        *,
+        headers: Headers = (),
+    ) -> None: ...
 
 
 class Consumer(Protocol):

@@ -27,7 +27,7 @@ class PointSet:
         registry: what `rows.series` numbers.
         rows: one row a point; a series and window may have several, which add up.
         begin_ns, end_ns: of cumulative points the time that each tells of, shape (r,); None otherwise.
-        exemplars: whether the rows know their longest execution; points read from JSON lines do not.
+        exemplars: whether the rows know their longest execution; JSON lines of earlier versions do not tell it.
     """
 
     width_ns: int

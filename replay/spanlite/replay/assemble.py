@@ -1,26 +1,40 @@
-"""Rows of one batch, wherever they lay, to the batch that they were."""
+"""Rows of one batch to the batch that they were."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spanlite.contract.batch import Batch
-from spanlite.contract.columns import RANGE, TRACE, Int32, Int64, SpanColumns, Table, make_columns
-from spanlite.replay.blocks import Rows
+from spanlite.contract.columns import RANGE, Int32, Int64, SpanColumns, Table, make_columns
 from spanlite.replay.runs import compact
-from spanlite.replay.tables import Entries, Tables
+from spanlite.replay.tables import Origin, Tables
+from spanlite.replay.window import Window
 
 MOST_FILLED = 1 << 20
 """Rows of a batch beyond which gaps are not filled: no agent sends as many."""
+_Columns = dict[str, NDArray[Any]]
 
 
-def assemble(parts: Sequence[Rows], tables: Tables, *, renumber: bool, fill: bool = False) -> Iterator[Batch]:
-    """The batch whose rows are in `parts`, each row once, in the order in which it was recorded.
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a batch says beside its rows."""
+
+    producer: bytes
+    sequence: int
+    session: int
+    emit_ns: int
+    origin: Origin
+
+
+def assemble(
+    window: Window, heads: Sequence[Head], tables: Tables, *, renumber: bool, fill: bool = False
+) -> Iterator[list[Batch]]:
+    """The parts of each batch of a window, whose rows come in the order in which they were recorded.
 
     Where rows are missing between, it comes as several batches of consecutive rows, since the ids of spans follow from
     their row numbers; or, renumbered, as one whose rows are numbered on from the first. Nothing refers to a row by its
@@ -28,92 +42,61 @@ def assemble(parts: Sequence[Rows], tables: Tables, *, renumber: bool, fill: boo
     own, so they stay unique in the session. Or, filled, as one in which ranges of no time stand for the missing rows:
     it is no message to send, but what counts GPU work takes all of it at once, under its ids.
     """
-    row = np.concatenate([part.row for part in parts]) if len(parts) > 1 else parts[0].row
-    columns = {name: _joined([part.columns[name] for part in parts]) for name in parts[0].columns if name != "trace"}
-    traces, columns["trace"] = _join_traces(parts)
-    order, cuts = _order(row)
-    if order is not None:
-        row = row[order]
-        columns = {name: values[order] for name, values in columns.items()}
-    if fill and len(cuts) and int(row[-1] - row[0]) < MOST_FILLED:
-        row, columns = _filled(row, columns)
-        cuts = cuts[:0]
-    bounds = [0, len(row)] if renumber else [0, *cuts.tolist(), len(row)]
-    head = parts[0].head
-    for begin, end in pairwise(bounds):
-        piece = {name: values[begin:end] for name, values in columns.items()}
-        yield Batch(
-            producer=head.producer,
-            sequence=head.sequence,
-            session=head.session,
-            first_row=int(row[begin]),
-            emit_ns=head.emit_ns,
-            columns=_cut(piece, traces, tables),
-            resource=head.resource,
-            gpus=head.gpus,
-            clock=head.clock,
-            sampling=head.sampling,
-        )
+    runs = window.whole() if renumber else window.runs
+    ends = np.append(runs.begin[1:], window.bound[-1]).tolist()
+    begins, rows = runs.begin.tolist(), runs.row.tolist()
+    bounds = np.searchsorted(runs.batch, np.arange(len(heads) + 1)).tolist()
+    for number, head in enumerate(heads):
+        first, last = bounds[number], bounds[number + 1]
+        if fill and last - first > 1 and (filled := _filled(window, begins[first], ends[last - 1])) is not None:
+            yield [_batch(head, rows[first], filled, window.traces, tables)]
+            continue
+        yield [piece(window, head, tables, row=rows[at], begin=begins[at], end=ends[at]) for at in range(first, last)]
 
 
-def _joined(values: list[NDArray[Any]]) -> NDArray[Any]:
-    return values[0] if len(values) == 1 else np.concatenate(values)
+def piece(window: Window, head: Head, tables: Tables, *, row: int, begin: int, end: int) -> Batch:
+    """Rows begin … end - 1 of a window as a batch, the first of which has number `row`."""
+    columns = {name: values[begin:end] for name, values in window.columns.items()}
+    return _batch(head, row, columns, window.traces, tables)
 
 
-def _join_traces(parts: Sequence[Rows]) -> tuple[Table, Int32]:
-    """The traces of all parts, and the index into them; what is there twice is joined when the batch is cut."""
-    tables: list[Table] = []
-    indexes: list[Int32] = []
-    before = 0
-    for part in parts:
-        index = part.columns["trace"]
-        used, small = compact(index + np.int32(1), len(part.traces) + 1)
-        has_none = bool(len(used) and used[0] == 0)
-        tables.append(part.traces[used[has_none:] - 1])
-        indexes.append(np.where(index >= 0, small - has_none + before, -1).astype(np.int32))
-        before += len(tables[-1])
-    joined = np.concatenate(tables) if len(tables) > 1 else tables[0]
-    index = np.concatenate(indexes) if len(indexes) > 1 else indexes[0]
-    if len(tables) > 1 and len(joined):
-        entries = Entries(TRACE)
-        code = entries.numbers_of(joined)
-        joined, index = entries.table, np.append(code, np.int32(-1))[index]
-    return joined, index
+def _batch(head: Head, row: int, columns: _Columns, traces: Table, tables: Tables) -> Batch:
+    origin = head.origin
+    return Batch(
+        producer=head.producer,
+        sequence=head.sequence,
+        session=head.session,
+        first_row=row,
+        emit_ns=head.emit_ns,
+        columns=_cut(columns, traces, tables),
+        resource=origin.resource,
+        gpus=origin.gpus,
+        clock=origin.clock,
+        sampling=origin.sampling,
+    )
 
 
-def _order(row: NDArray[np.uint64]) -> tuple[Int64 | None, Int64]:
-    """The order of recording, each row once, or None where it is that already; and where rows are left out."""
-    steps = row[1:] - row[:-1]
-    if bool((steps == 1).all()):
-        return None, np.zeros(0, dtype=np.int64)
-    first = row.min()
-    if int(row.max() - first) + 1 == len(row):  # so if none is there twice, all are there: they sort themselves
-        order = np.full(len(row), -1, dtype=np.int64)
-        order[(row - first).view(np.int64)] = np.arange(len(row))
-        if bool((order >= 0).all()):
-            return order, np.zeros(0, dtype=np.int64)
-    order = np.argsort(row, kind="stable")
-    ordered = row[order]
-    once = np.append(True, ordered[1:] != ordered[:-1])
-    order, ordered = order[once], ordered[once]
-    return order, np.flatnonzero(ordered[1:] - ordered[:-1] != 1) + 1
+def _filled(window: Window, begin: int, end: int) -> _Columns | None:
+    """Rows with those that are missing between: ranges that start with the first row and take no time.
 
-
-def _filled(row: NDArray[np.uint64], columns: dict[str, NDArray[Any]]) -> tuple[NDArray[np.uint64], dict[str, Any]]:
-    """Ascending rows with those that are missing between: ranges that start with the first row and take no time."""
+    None where none is missing, or too many are.
+    """
+    if window.row is None or int(window.row[end - 1] - window.row[begin]) >= MOST_FILLED:
+        return None
+    row = window.row[begin:end]
     size = int(row[-1] - row[0]) + 1
     place = (row - row[0]).view(np.int64)
     source = np.zeros(size, dtype=np.int64)
     source[place] = np.arange(len(row))
     missing = np.ones(size, dtype=bool)
     missing[place] = False
-    filled = {name: values[source] for name, values in columns.items()}
+    filled = {name: values[begin:end][source] for name, values in window.columns.items()}
     for name, value in (("kind", RANGE), ("duration_ns", 0), ("bytes", 0), ("weight", 1), ("parent", -1)):
         filled[name][missing] = value
-    return row[0] + np.arange(size, dtype=np.uint64), filled
+    return filled
 
 
-def _cut(columns: dict[str, NDArray[Any]], traces: Table, tables: Tables) -> SpanColumns:
+def _cut(columns: _Columns, traces: Table, tables: Tables) -> SpanColumns:
     """Columns over tables of their own, which hold what is used.
 
     Texts and entries are in the order of their content, so that a batch comes out the same whatever was read before it.
@@ -144,11 +127,19 @@ def _cut(columns: dict[str, NDArray[Any]], traces: Table, tables: Tables) -> Spa
 
 
 def _arranged(entries: Table, index: Int32) -> tuple[Table, Int32]:
-    """The entries, each there once, in the order of their bytes, and the index into them."""
-    order = np.argsort(entries.view(f"S{entries.dtype.itemsize}"), kind="stable")
+    """The entries in the order of their bytes, equal ones once, and the index into them."""
+    texts = entries.view(f"S{entries.dtype.itemsize}")
+    order = np.argsort(texts, kind="stable")
     if bool((order[1:] > order[:-1]).all()):
-        return entries, index
-    return entries[order], _ranks(order)[index]
+        ordered, ranks = entries, None
+    else:
+        ordered, ranks = entries[order], _ranks(order)
+    told = ordered.view(f"S{entries.dtype.itemsize}")
+    once = np.append(True, told[1:] != told[:-1])[: len(ordered)]
+    if once.all():
+        return ordered, index if ranks is None else ranks[index]
+    place = np.cumsum(once, dtype=np.int32) - np.int32(1)
+    return ordered[once], (place if ranks is None else place[ranks])[index]
 
 
 def _ranks(order: Sequence[int] | Int64) -> Int32:

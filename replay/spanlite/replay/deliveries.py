@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from spanlite.contract.errors import TransportError
 from spanlite.replay.checkpoint import Account
+from spanlite.replay.moments import Moment
 from spanlite.replay.ports import Item, Position, Sink
 
 LOST = ("too_large", "rejected")
@@ -55,6 +56,7 @@ class _Flight:
     """One item that was handed on."""
 
     ready: Ready
+    moment: Moment | None = None
     tries: int = 0
     told: bool = False
     reason: str | None = None
@@ -75,15 +77,15 @@ class Deliveries:
         self._flying: deque[_Flight] = deque()
         self._open = 0
 
-    def send(self, ready: Ready) -> None:
-        """Hands an item on, when there is room for it.
+    def send(self, ready: Ready, moment: Moment | None = None) -> None:
+        """Hands an item on, when there is room for it; tried again, it keeps its moment.
 
         Raises:
             SpanliteError: an item was not stored, for a reason that the next ones would meet too.
         """
         while not self._room():
             self.settle()
-        flight = _Flight(ready)
+        flight = _Flight(ready, moment)
         with self._changed:
             self._flying.append(flight)
         self._hand_on(flight)
@@ -141,7 +143,7 @@ class Deliveries:
                 self._open -= 1
                 self._changed.notify_all()
 
-        self._sink.send(flight.ready.item, flight.ready.payload, told)
+        self._sink.send(flight.ready.item, flight.ready.payload, told, flight.moment)
 
     def _enter(self, flight: _Flight) -> None:
         account, ready, reason = self.account, flight.ready, flight.reason

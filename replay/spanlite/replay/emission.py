@@ -9,6 +9,7 @@ from pathlib import Path
 
 from spanlite.replay.checkpoint import Account, Checkpoint, write_checkpoint
 from spanlite.replay.deliveries import DURATION, LATE, Deliveries, Ready
+from spanlite.replay.moments import Moment
 from spanlite.replay.ports import Sink
 from spanlite.runtime.clock import Clock
 
@@ -74,8 +75,8 @@ class Emission:
             self._handed.append(ready)
             yield ready
 
-    def emit(self, ready: Ready) -> None:
-        """Hands an item on; those handed out before it are given up.
+    def emit(self, ready: Ready, moment: Moment | None = None) -> None:
+        """Hands an item on, let go at that moment if a pacer did; those handed out before it are given up.
 
         Raises:
             SpanliteError: the sink takes no more.
@@ -85,7 +86,7 @@ class Emission:
             if oldest is ready:
                 break
             self._deliveries.give_up(oldest, LATE)
-        self._deliveries.send(ready)
+        self._deliveries.send(ready, moment)
         self._deliveries.settle()
         if self._keeping is not None and self._clock.monotonic_ns() - self._kept_ns >= self._keeping.every_ns:
             self._keep()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -31,6 +32,7 @@ class Keys:
     producer: bytes
 
     @classmethod
+    @lru_cache(maxsize=16)
     def of(cls, run: str, seed: int, loop: int) -> Keys:
         """The keys of turn `loop`; other runs, seeds and turns have others."""
         digest = hashlib.blake2b(f"{run}/{seed}/{loop}".encode(), digest_size=40, person=b"spanlite replay").digest()
@@ -43,11 +45,12 @@ def remapped(batch: Batch, keys: Keys) -> Batch:
     return replace(
         batch,
         session=batch.session ^ keys.session,
-        columns=replace(columns, traces=_remapped_traces(columns.traces, keys)),
+        columns=replace(columns, traces=remapped_traces(columns.traces, keys)),
     )
 
 
-def _remapped_traces(traces: Table, keys: Keys) -> Table:
+def remapped_traces(traces: Table, keys: Keys) -> Table:
+    """Traces of other ids, and their parents in other processes, mapped like those."""
     mapped = traces.copy()
     words = np.ascontiguousarray(traces["id"]).view("<u8").reshape(-1, 2) ^ np.frombuffer(keys.trace, dtype="<u8")
     mapped["id"] = np.ascontiguousarray(words).view("V16").reshape(-1)
@@ -79,18 +82,28 @@ class Names:
 
     def named(self, batch: Batch, *, loop: int, part: int) -> Batch:
         """The batch under its name; parts after the first cannot keep it."""
+        producer, sequence = self.name(batch.producer, batch.sequence, loop=loop, part=part)
+        return batch if self.keeps(part) else replace(batch, producer=producer, sequence=sequence)
+
+    def name(self, producer: bytes, sequence: int, *, loop: int, part: int) -> tuple[bytes, int]:
+        """The name of a part of the batch that has a name."""
         if self.keeps(part):
-            return batch
-        producer = _xor(batch.producer, Keys.of(self._run, self._seed, loop).producer)
+            return producer, sequence
+        producer = _xor(producer, Keys.of(self._run, self._seed, loop).producer)
         sequence = self._counts.get(producer, 0)
         self._counts[producer] = sequence + 1
-        return replace(batch, producer=producer, sequence=sequence)
+        return producer, sequence
 
 
 def stamped(batch: Batch, run: str) -> Batch:
     """The batch with the run's id among its resource attributes."""
-    return replace(batch, resource={**batch.resource, RUN_ATTRIBUTE: run})
+    return replace(batch, resource=stamp(batch.resource, run))
+
+
+def stamp(resource: Mapping[str, str], run: str) -> Mapping[str, str]:
+    """Resource attributes and the run's id."""
+    return {**resource, RUN_ATTRIBUTE: run}
 
 
 def _xor(value: bytes, key: bytes) -> bytes:
-    return bytes(a ^ b for a, b in zip(value, key, strict=True))
+    return (int.from_bytes(value, "little") ^ int.from_bytes(key, "little")).to_bytes(len(key), "little")

@@ -15,6 +15,7 @@ from spanlite.replay.ahead import ReadAhead
 from spanlite.replay.apart import ItemsApart, by_turn
 from spanlite.replay.deliveries import Ready
 from spanlite.replay.emission import Emission
+from spanlite.replay.moments import Moment
 from spanlite.replay.pacing.late import LatePolicy
 from spanlite.replay.pacing.pacer import LEAD_NS, Pacer, Progress, Summary
 from spanlite.replay.pacing.quiet import quiet
@@ -88,9 +89,15 @@ def emit_paced(
     pace = replace(pacing.pace, loops=max(replay.loops - begin.loop, 0))
     if begin != Position(begin.loop):
         pace = replace(pace, origin_ns=int(_times(replay).min()))
+    clock = pacing.waiter.clock
+    since_ns = clock.unix_ns() - clock.monotonic_ns()
+
+    def emit(ready: Ready) -> None:
+        emission.emit(ready, Moment(since_ns + pacer.due_ns, since_ns + pacer.now_ns))
+
     pacer: Pacer[Ready] = Pacer(
         pacing.waiter,
-        emission.emit,
+        emit,
         policy=pacing.late,
         stopped=stopped,
         progress=progress,

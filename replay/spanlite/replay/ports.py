@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from spanlite.replay.moments import Moment
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -41,8 +43,12 @@ class Archive(Protocol):
         """
         ...
 
-    def read(self, file: Any, group: int, columns: Sequence[str]) -> Any:
+    def read(self, file: Any, group: int, columns: Sequence[str], *, runs: bool = False) -> Any:
         """Columns of a row group of a file that `open` gave, as an Arrow table.
+
+        Args:
+            file, group, columns: which.
+            runs: columns of one value, or null, may come as run-end encoded arrays of one run.
 
         Raises:
             OSError, pa.ArrowException: it is damaged.
@@ -116,8 +122,8 @@ class Sink(Protocol):
         """
         ...
 
-    def send(self, item: Item, payload: bytes, on_delivery: Acknowledge) -> None:
-        """Hands a batch on, encoded as `payload`.
+    def send(self, item: Item, payload: bytes, on_delivery: Acknowledge, moment: Moment | None = None) -> None:
+        """Hands a batch on, encoded as `payload`, with the moment at which a pacer let it go, if one did.
 
         Raises:
             SpanliteError: nothing more can be handed on.

@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from spanlite.contract.batch import Batch
-from spanlite.contract.codec import encode_batch
 from spanlite.contract.errors import ReplayError, UsageError
-from spanlite.replay.deliveries import Ready, digest_of
-from spanlite.replay.identity import Keys, Names, remapped, stamped
+from spanlite.replay.deliveries import Ready
+from spanlite.replay.identity import Keys, Names
+from spanlite.replay.items import Turn
 from spanlite.replay.plan import make_plan
-from spanlite.replay.ports import Archive, Item, Position
+from spanlite.replay.ports import Archive, Position
 from spanlite.replay.read import Reader
 from spanlite.replay.selection import EVERYTHING, Selection
-from spanlite.replay.shift import check_offset, offset_ns, shifted
+from spanlite.replay.shift import check_offset, offset_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +191,16 @@ class Replay:
         source = reader or self.reader()
 
         def turn(loop: int) -> Iterator[Ready]:
-            for number, parts in source.batches(begin.batch if loop == begin.loop else 0):
-                for part, batch in enumerate(parts):
-                    position = Position(loop, number, part)
-                    if self.end is not None and position >= self.end:
-                        return
-                    if position >= begin:
-                        yield self._ready(batch, position, naming, last=part == len(parts) - 1)
+            keys = Keys.of(self.run, self.settings.seed, loop) if self.settings.ids == "remap" else None
+            offset = self.offset_ns + loop * self.period_ns
+            made = Turn(self.plan, source.tables, loop, self.run, keys, offset, naming, source.renumber)
+            for gathered in source.windows(begin.batch if loop == begin.loop else 0):
+                if self.end is not None and Position(loop, gathered.begin) >= self.end:
+                    return
+                items = made.items(gathered, begin, self.end)
+                del gathered  # so that it is gone when the next one is made
+                yield from items
+                del items
 
         return turn
 
@@ -207,29 +209,6 @@ class Replay:
         selection = self.settings.selection
         renumber = self.settings.ids == "remap" and not selection.everything
         return Reader(self.archive, self.plan, selection, renumber=renumber, **bounds)
-
-    def _ready(self, batch: Batch, position: Position, naming: Names, *, last: bool) -> Ready:
-        loop, number, part = position.loop, position.batch, position.part
-        if self.settings.ids == "remap":
-            batch = remapped(batch, Keys.of(self.run, self.settings.seed, loop))
-        batch = shifted(batch, self.offset_ns + loop * self.period_ns)
-        batch = stamped(naming.named(batch, loop=loop, part=part), self.run)
-        item = Item(
-            position=position,
-            producer=batch.producer,
-            sequence=batch.sequence,
-            key=f"{batch.resource.get('host.name', '')}/{','.join(gpu.uuid for gpu in batch.gpus)}".encode(),
-            spans=len(batch.columns),
-            arrival_ns=int(self.plan.arrival_ns[number]),
-            start_ns=int(self.plan.start_ns[number]),
-            first_ns=int(batch.columns.start_ns.min()),
-            last_ns=int(batch.end_ns.max()),
-        )
-        following = Position(loop, number, part + 1)
-        if last:
-            following = Position(loop, number + 1) if number + 1 < len(self.plan) else Position(loop + 1)
-        payload = encode_batch(batch)
-        return Ready(item, payload, digest_of(payload), following, not naming.keeps(part))
 
     def _run(self) -> str:
         said = json.dumps([self.settings.facts(), self.plan.digest], sort_keys=True)

@@ -27,9 +27,45 @@ def one_array(column: Any) -> Any:
     return joined.chunk(0) if isinstance(joined, pa.ChunkedArray) else joined
 
 
+def numbers(column: Any) -> NDArray[Any]:
+    """Values of a column of numbers without nulls; of one run, an array with a stride of 0."""
+    array = one_array(column)
+    if is_run(array):
+        return np.broadcast_to(array.values.to_numpy(), len(array))
+    return np.asarray(array.to_numpy())
+
+
+def is_run(array: Any) -> bool:
+    """Whether an array in one piece is run-end encoded, as columns of one value are read: then it is one run."""
+    return bool(pa.types.is_run_end_encoded(array.type))
+
+
+def is_single(values: NDArray[Any]) -> bool:
+    """Whether a column takes the memory of one value, which all of its rows have."""
+    return values.strides == (0,)
+
+
+def through(values: NDArray[Any], index: NDArray[Any]) -> NDArray[Any]:
+    """values[index], with a stride of 0 where the index has it."""
+    return np.broadcast_to(values[index[:1]], len(index)) if is_single(index) else values.take(index)
+
+
+def taken_rows(values: NDArray[Any], rows: slice | Int64 | None, *, own: bool = False) -> NDArray[Any]:
+    """values[rows], in memory of its own if need be; of one value, as many of it. None takes all."""
+    if rows is None:
+        return values
+    if is_single(values):
+        size = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+        return np.broadcast_to(values[:1], size)
+    return values[rows].copy() if own and isinstance(rows, slice) else values[rows]
+
+
 def text_codes(column: Any) -> _Texts:
     """Code of each row (-1 = null) and the values of a text column."""
     array = one_array(column)
+    if is_run(array):
+        values = array.values.drop_null().to_pylist()
+        return np.broadcast_to(np.array([len(values) - 1], dtype=np.int32), len(array)), values
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     indices = array.indices
@@ -43,6 +79,9 @@ def id_codes(column: Any) -> tuple[Int32, NDArray[np.void]]:
     Rows of one id mostly stand together, so only where the id changes is it looked up.
     """
     array = one_array(column)
+    if is_run(array):
+        code, ids = id_codes(array.values)
+        return np.broadcast_to(code, len(array)), ids
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
     rows = len(array)
@@ -77,7 +116,7 @@ def change_points(*columns: NDArray[Any]) -> Int64:
     changed = np.zeros(rows, dtype=bool)
     changed[:1] = True
     for values in columns:
-        if rows:
+        if rows and not is_single(values):
             changed[1:] |= values[1:] != values[:-1]
     return np.flatnonzero(changed)
 
@@ -98,6 +137,8 @@ def joint_codes(columns: Sequence[NDArray[Any]], rows: int) -> tuple[Int32, Int6
 
 def is_constant(values: NDArray[Any]) -> bool:
     """Whether a column of integers has one value throughout."""
+    if is_single(values):
+        return True
     compiled = library()
     if compiled:
         return joining.constant(compiled, np.ascontiguousarray(values))
@@ -149,6 +190,13 @@ def compact(index: Int32, size: int) -> tuple[Int64, Int32]:
         return used, places[index]
     used, inverse = np.unique(index, return_inverse=True)
     return used.astype(np.int64), inverse.reshape(-1).astype(np.int32)
+
+
+def used_of(index: Int32, size: int) -> Int64:
+    """Which entries of a table of `size` are used, ascending."""
+    if is_single(index):
+        return index[:1].astype(np.int64)
+    return np.flatnonzero(np.bincount(index, minlength=size)) if size <= 4 * len(index) + 64 else np.unique(index)
 
 
 def spread(begins: Int64, counts: Int64) -> Int64:

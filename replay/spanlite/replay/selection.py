@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spanlite.contract.columns import UInt64
 from spanlite.contract.errors import UsageError
 from spanlite.contract.ids import mix64
-from spanlite.replay.runs import id_codes, text_codes
+from spanlite.replay.runs import id_codes, numbers, text_codes
 
 Mask = NDArray[np.bool_]
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
@@ -80,10 +80,10 @@ class Selection:
         """Which rows of a table with `columns` meet the conditions themselves, shape (n,)."""
         taken = np.ones(len(table), dtype=bool)
         if self.from_ns != _LOWEST or self.to_ns != _HIGHEST:
-            start = table["start_ns"].to_numpy()
+            start = numbers(table["start_ns"])
             taken &= (start >= self.from_ns) & (start < self.to_ns)
         if self.least_ns > 0:
-            taken &= table["duration_ns"].to_numpy() >= self.least_ns
+            taken &= numbers(table["duration_ns"]) >= self.least_ns
         if self.traces:
             taken &= among(table["trace_id"], set(self.traces))
         if self.share < 1:
@@ -107,7 +107,7 @@ class Selection:
         taken: Mask = of_trace[trace]
         outside = np.flatnonzero(trace < 0)
         if len(outside):
-            sequence = table["batch_sequence"].to_numpy()[outside]
+            sequence = numbers(table["batch_sequence"])[outside]
             taken[outside] = mix64(_hash(producers, seed)[producer[outside]] ^ mix64(sequence)) < most
         return taken
 

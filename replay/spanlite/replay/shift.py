@@ -80,16 +80,34 @@ def shifted(batch: Batch, offset: int) -> Batch:
     """
     if not offset:
         return batch
-    columns, clock = batch.columns, batch.clock
-    check_offset(offset, first_ns=batch.emit_ns, last_ns=max(batch.emit_ns, clock.unix_ns))
+    columns = batch.columns
+    emit_ns, clock = moved_header(batch.emit_ns, batch.clock, offset)
     return replace(
         batch,
-        emit_ns=batch.emit_ns + offset,
-        clock=ClockAnchor(clock.cupti_ns, clock.unix_ns + offset, clock.uncertainty_ns) if clock.unix_ns else clock,
+        emit_ns=emit_ns,
+        clock=clock,
         columns=replace(
-            columns, start_ns=_moved(columns.start_ns, offset), traces=_moved_traces(columns.traces, offset)
+            columns, start_ns=_moved(columns.start_ns, offset), traces=moved_traces(columns.traces, offset)
         ),
     )
+
+
+def moved_header(emit_ns: int, clock: ClockAnchor, offset: int) -> tuple[int, ClockAnchor]:
+    """The agent's handing on and the reading of the host's clock, moved; an offset of 0 is never too far.
+
+    Raises:
+        UsageError: a time does not fit 64 bits.
+    """
+    if not offset:
+        return emit_ns, clock
+    check_offset(offset, first_ns=emit_ns, last_ns=max(emit_ns, clock.unix_ns))
+    moved = ClockAnchor(clock.cupti_ns, clock.unix_ns + offset, clock.uncertainty_ns) if clock.unix_ns else clock
+    return emit_ns + offset, moved
+
+
+def fits(first_ns: int, last_ns: int, offset: int) -> bool:
+    """Whether times from the first to the last one fit 64 bits when moved."""
+    return first_ns + offset >= _LEAST and last_ns + offset <= _MOST
 
 
 def _moved(values: Int64, offset: int) -> Int64:
@@ -98,7 +116,12 @@ def _moved(values: Int64, offset: int) -> Int64:
     return values + np.int64(offset)
 
 
-def _moved_traces(traces: Table, offset: int) -> Table:
+def moved_traces(traces: Table, offset: int) -> Table:
+    """Traces whose starts, where known, are moved.
+
+    Raises:
+        UsageError: a time does not fit 64 bits.
+    """
     moved = traces.copy()
     known = traces["start_ns"] != 0
     moved["start_ns"][known] = _moved(traces["start_ns"][known], offset)

@@ -15,8 +15,9 @@ from spanlite.contract.delimited import write_delimited
 from spanlite.contract.errors import ReplayError, UsageError
 from spanlite.contract.rows import span_rows
 from spanlite.replay.checkpoint import sync_folder
+from spanlite.replay.moments import Moment, headers_of
 from spanlite.replay.ports import Acknowledge, Item
-from spanlite.transport.ports import Producer
+from spanlite.transport.ports import HeaderProducer
 
 
 class FileSink:
@@ -45,7 +46,13 @@ class FileSink:
         """Starts anew."""
         self._open(0)
 
-    def send(self, item: Item, payload: bytes, on_delivery: Acknowledge) -> None:  # noqa: ARG002  # as all sinks
+    def send(
+        self,
+        item: Item,  # noqa: ARG002  # as all sinks
+        payload: bytes,
+        on_delivery: Acknowledge,
+        moment: Moment | None = None,  # noqa: ARG002  # likewise
+    ) -> None:
         try:
             write_delimited(self._stream, payload)
         except OSError as error:
@@ -118,7 +125,13 @@ class LineSink:
     def begin(self) -> None:
         """Nothing to do."""
 
-    def send(self, item: Item, payload: bytes, on_delivery: Acknowledge) -> None:  # noqa: ARG002  # as all sinks
+    def send(
+        self,
+        item: Item,  # noqa: ARG002  # as all sinks
+        payload: bytes,
+        on_delivery: Acknowledge,
+        moment: Moment | None = None,  # noqa: ARG002  # likewise
+    ) -> None:
         for span in span_rows(decode_batch(payload)):
             self._stream.write(json.dumps(span) + "\n")
         on_delivery(None)
@@ -138,7 +151,7 @@ class LineSink:
 
 
 class TopicSink:
-    """Values of a topic.
+    """Values of a topic; what a pacer let go has its moment in headers beside it.
 
     Args:
         producer: of any transport; it is its owner who closes it.
@@ -147,7 +160,7 @@ class TopicSink:
             "producer": under that of the emitted batch, so that turns of a loop spread out.
     """
 
-    def __init__(self, producer: Producer, topic: str, *, by: str = "source") -> None:
+    def __init__(self, producer: HeaderProducer, topic: str, *, by: str = "source") -> None:
         self._producer = producer
         self._topic = topic
         self._by = by
@@ -155,10 +168,11 @@ class TopicSink:
     def begin(self) -> None:
         """Nothing to do."""
 
-    def send(self, item: Item, payload: bytes, on_delivery: Acknowledge) -> None:
+    def send(self, item: Item, payload: bytes, on_delivery: Acknowledge, moment: Moment | None = None) -> None:
         key = item.producer if self._by == "producer" else item.key
         newest_ms = max(item.last_ns // 1_000_000, 0)
-        self._producer.send(self._topic, key, payload, newest_ms, on_delivery)
+        headers = headers_of(moment) if moment is not None else ()
+        self._producer.send(self._topic, key, payload, newest_ms, on_delivery, headers=headers)
 
     def sync(self) -> Mapping[str, int]:
         return {}

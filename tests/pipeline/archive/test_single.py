@@ -33,9 +33,14 @@ def _check(root: Path) -> list[list[str]]:
                 for name in NAMES:
                     assert got.schema.field(name).type == plain.schema.field(name).type
                     assert got[name].to_pylist() == plain[name].to_pylist(), name
+                told = read_columns(file, group, NAMES, runs=True)
+                for name in NAMES:
+                    assert told[name].to_pylist() == plain[name].to_pylist(), name
                 few = {name for name in NAMES if len({*plain[name].to_pylist()}) == 1}
                 seen = single_columns([file])
-                assert few.issuperset(seen)
+                runs = {name for name in NAMES if pa.types.is_run_end_encoded(told.schema.field(name).type)}
+                assert few.issuperset(runs)
+                assert runs.issuperset(seen)
                 filled.append(seen)
     return filled
 
@@ -70,6 +75,7 @@ def test_any_value_may_be_the_one(tmp_path: Path, values: list[object]) -> None:
     with pq.ParquetFile(tmp_path / "f.parquet") as file:
         assert single_columns([file]) == ["one"]
         assert read_columns(file, 0, ["many", "one"]) == file.read_row_group(0, columns=["many", "one"])
+        assert read_columns(file, 0, ["one"], runs=True)["one"].to_pylist() == values
 
 
 def test_a_value_here_and_null_there_are_two(tmp_path: Path) -> None:

@@ -81,7 +81,8 @@ def test_order_is_that_within_partitions(places: list[int], partitions: list[int
 
 def _stored(original: list[Batch], run: Told, times_ms: list[int]) -> Report:
     came = [Came(batch, 10, 0, ms) for batch, ms in zip(emitted(original, run), times_ms, strict=True)]
-    return compare(run, lambda: original, Replayed("kafka:t", "topic", came), where="traces")
+    producers = {batch.producer for batch in original}
+    return compare(run, lambda: original, Replayed("kafka:t", "topic", came), where="traces", producers=producers)
 
 
 @pytest.fixture
@@ -113,6 +114,15 @@ def test_what_a_broker_stored_late_is_told(spaced: list[Batch]) -> None:
     assert values["stored_late_max_ns"] == 30_000_000
     assert values["ks"] == pytest.approx(1 / 11)
     assert values["w1_ns"] == pytest.approx(30_000_000 / 11)
+
+
+def test_turns_are_late_each_for_itself(spaced: list[Batch]) -> None:
+    """The second turn begins a mean gap after the first, 132 ms at this speed; its third message is 30 ms late."""
+    run = told(remapped=True, loops=2, period_ns=10**9, pacing={"speed": "4", "by": "arrival"})
+    times = [1_000_000 + 132 * loop + at * at for loop in range(2) for at in range(12)]
+    assert _stored(spaced, run, times).figures.values["stored_late_max_ns"] == 0
+    times[14] += 30
+    assert _stored(spaced, run, times).figures.values["stored_late_max_ns"] == 30_000_000
 
 
 def test_a_limit_is_part_of_what_was_due(spaced: list[Batch]) -> None:

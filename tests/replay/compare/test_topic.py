@@ -18,7 +18,7 @@ pytestmark = pytest.mark.kafka
 
 
 def test_a_topic_is_compared_with_its_original(kafka: Kafka, small_archive: Path, tmp_path: Path) -> None:
-    """Every span of the topic is matched and its times are those of the broker; what is no batch is counted."""
+    """Every span of the topic is matched, arrivals are the broker's and emissions the run's; no batch is counted."""
     settings = KafkaSettings(kafka.bootstrap)
     config = {**SPANS.config, "retention.ms": "-1", "message.timestamp.type": "LogAppendTime"}
     KafkaAdmin(settings).create(Topic("compared", "a replay", 2, config))
@@ -42,5 +42,10 @@ def test_a_topic_is_compared_with_its_original(kafka: Kafka, small_archive: Path
     assert facts["arrivals"] == {"by": "broker", "resolution_ns": 1_000_000}
     assert figures["gap_p50_original_ns"] == 10_000_000
     assert 0 <= figures["ks"] <= 1
+    assert facts["emissions"] == {"by": "headers", "messages": figures["batches_replay"]}
+    assert (figures["emitted_gap_p50_original_ns"], figures["emitted_due_spread_ns"]) == (10_000_000, 0)
+    lateness = json.loads(manifest.read_text())["pacing"]["lateness_ns"]
+    assert figures["emitted_late_max_ns"] == lateness["max"]
+    assert figures["emitted_late_mean_ns"] == pytest.approx(lateness["mean"])
     assert figures["stored_late_max_ns"] >= 0
     refused(spanlite("replay", "compare", small_archive, "kafka:none", *to), "no such topic")

@@ -14,7 +14,8 @@ import trustme
 
 from spanlite.contract.errors import UsageError
 from spanlite.replay.http.calling import Calling
-from spanlite.replay.http.client import ATTEMPTS, Client
+from spanlite.replay.http.calls import ATTEMPTS
+from spanlite.replay.http.client import Client
 from spanlite.replay.http.outcomes import ERRORS, Outcomes, Rows
 from spanlite.replay.http.requests import Request, parse_url
 from spanlite.runtime.clock import SystemClock
@@ -93,7 +94,8 @@ def test_what_finds_the_queue_full_is_counted() -> None:
 
     def opened(client: Client) -> None:
         assert not client.drained(0.2)  # all ten have been looked at
-        assert (client.open, client.waiting, client.most_waiting, client.waited) == (1, 2, 2, 2)
+        state = client.state
+        assert (state.open, state.waiting, state.most_waiting, state.waited) == (1, 2, 2, 2)
         service.call(gate.set)
 
     with Service(held) as service:
@@ -279,7 +281,7 @@ def test_giving_up_ends_what_waits_first_and_what_is_open_then() -> None:
         assert not client.drained(0.1)
         client.give_up(open_too=False)
         assert not client.drained(0.1)
-        assert (client.open, client.waiting) == (2, 0)
+        assert (client.state.open, client.state.waiting) == (2, 0)
         client.give_up(open_too=True)
         assert client.drained(10)
     assert outcomes.errors == {"stopped": 5}

@@ -45,7 +45,7 @@ class InMemory:
     def open(self, source: Source) -> Any:
         return nullcontext(pq.ParquetFile(io.BytesIO(self._data[int(source.name)])))
 
-    def read(self, file: Any, group: int, columns: Sequence[str]) -> Any:
+    def read(self, file: Any, group: int, columns: Sequence[str], *, runs: bool = False) -> Any:  # noqa: ARG002
         return file.read_row_group(group, columns=list(columns))
 
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spanlite.contract.histogram import bounds_ns, cells
 from spanlite.replay.pacing.late import Late, LatePolicy
 from spanlite.replay.pacing.lateness import Lateness
 from spanlite.replay.pacing.pacer import LEAD_NS, Pacer, Progress, Summary
@@ -251,6 +252,20 @@ def test_lateness_against_numpy(late_ns: list[int], cut: int) -> None:
             exact = float(np.quantile(late_ns, q, method="inverted_cdf"))
             assert lateness.quantile_ns(q) == pytest.approx(exact, rel=0.011, abs=1.01)
     assert [part.tolist() for part in whole.buckets()] == [part.tolist() for part in parts.buckets()]
+
+
+def test_tables_are_made_before_the_first_item() -> None:
+    """Proves that a replay does not stall where it first counts how late items were: the tables are there by then."""
+    cells.cache_clear()
+    bounds_ns.cache_clear()
+    made: list[tuple[int, int]] = []
+    pacer: Pacer[int] = Pacer(SleepWaiter(ManualClock()), lambda _: made.append(_tables()))
+    pacer.run(_chunks([0, 1]))
+    assert made == [(1, 1), (1, 1)]
+
+
+def _tables() -> tuple[int, int]:
+    return bounds_ns.cache_info().currsize, cells.cache_info().currsize
 
 
 def test_no_lateness_yet() -> None:

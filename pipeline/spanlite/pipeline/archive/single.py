@@ -24,8 +24,14 @@ def single_columns(files: Iterable[Any]) -> list[str]:
     return [*(found or {})]
 
 
-def read_columns(file: Any, group: int, columns: Sequence[str]) -> Any:
+def read_columns(file: Any, group: int, columns: Sequence[str], *, runs: bool = False) -> Any:
     """Columns of a row group of an archive's ParquetFile, as an Arrow table, in one thread.
+
+    Args:
+        file: the file.
+        group: number of the row group.
+        columns: names.
+        runs: give columns of one value, or null, as run-end encoded arrays of one run, which take no memory.
 
     Raises:
         OSError, pa.ArrowException: as pyarrow has them.
@@ -35,7 +41,7 @@ def read_columns(file: Any, group: int, columns: Sequence[str]) -> Any:
     single = {name: value for name in columns if (value := _single(metadata, places[name])) is not _MANY}
     rest = [name for name in columns if name not in single]
     read = file.read_row_group(group, columns=rest, use_threads=False)
-    fill = _Fill(metadata.num_rows)
+    fill = _Run(metadata.num_rows) if runs else _Fill(metadata.num_rows)
     arrays = [fill(single[name], schema.field(name).type) if name in single else read.column(name) for name in columns]
     return pa.Table.from_arrays(arrays, names=list(columns))
 
@@ -54,6 +60,18 @@ def _single(group: Any, at: int) -> Any:
         return _MANY
     least = statistics.min
     return least if least == statistics.max else _MANY
+
+
+class _Run:
+    """Arrays of one value as one run."""
+
+    def __init__(self, rows: int) -> None:
+        self._ends = pa.array([rows], pa.int32())
+
+    def __call__(self, value: Any, kind: Any) -> Any:
+        """The value in every row, as an Arrow array; dictionaries become their values."""
+        plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+        return pa.RunEndEncodedArray.from_arrays(self._ends, pa.array([value], plain))
 
 
 class _Fill:

@@ -1,4 +1,4 @@
-"""Points in files: JSON lines, as `spanlite ingest --points` writes them, or columns, which hold everything.
+"""Points in files: JSON lines, as `spanlite ingest --points` writes them, or columns, which are read much faster.
 
 A file of columns begins with a line of JSON that says so, its format and the width of its windows; then come packed
 partial aggregates, each behind its length.
@@ -17,7 +17,7 @@ from spanlite.contract.columns import Kind, Limiter
 from spanlite.contract.delimited import read_delimited, write_delimited
 from spanlite.contract.errors import BatchError, StateError, UsageError
 from spanlite.contract.histogram import SCHEMA
-from spanlite.contract.points import Launch, Point, Series, point_json
+from spanlite.contract.points import Exemplar, Launch, Point, Series, point_json
 from spanlite.pipeline.partial import MOST_SUM, stack
 from spanlite.pipeline.pieces import pack, unpack
 from spanlite.pipeline.pointset import PointSet, point_set
@@ -28,6 +28,7 @@ _MAGIC = b'{"spanlite_points": '
 _PART_ROWS = 1 << 15
 _PART_BYTES = 1 << 30
 _LONGEST_HEAD = 4096
+_LEAST, _MOST = -(2**63), 2**63 - 1
 _TEXTS = ("workload", "namespace", "pod", "container", "host")
 
 
@@ -62,7 +63,7 @@ def read_points(path: Path) -> PointSet:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; name a file of points") from error
     try:
-        return point_set(found, exemplars=False)
+        return point_set(found, exemplars=all(point.exemplar for point in found))
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
 
@@ -106,7 +107,7 @@ def _read_lines(path: Path, lines: Iterable[bytes]) -> list[Point]:
 
 
 def point_of(value: Mapping[str, Any]) -> Point:
-    """The point that `point_json` made this of, without its exemplar.
+    """The point that `point_json` made this of.
 
     Time × warps is exact where the series names the active warps of its launch. Of `other`, which does not, it is
     computed from the occupancy, exact up to 2^52.
@@ -135,7 +136,16 @@ def point_of(value: Mapping[str, Any]) -> Point:
         value["bytes"],
         index,
         executions,
+        _exemplar(value["exemplar"]) if "exemplar" in value else None,
     )
+
+
+def _exemplar(value: Mapping[str, Any]) -> Exemplar:
+    trace = bytes.fromhex(value["trace_id"]) if value["trace_id"] is not None else bytes(16)
+    span, times = bytes.fromhex(value["span_id"]), (value["duration_ns"], value["start_ns"])
+    if len(trace) != 16 or len(span) != 8 or not all(_LEAST <= time <= _MOST for time in times):
+        raise ValueError("an exemplar's trace has 32 hex digits, its span 16, and its times are int64")
+    return Exemplar(trace, int.from_bytes(span, "big"), *times)
 
 
 def _series(labels: Mapping[str, Any]) -> Series:

@@ -24,7 +24,7 @@ class Messages:
     """Messages that were to come or came, in that order, shape (m,) each.
 
     Attributes:
-        batch: index of the original batch; -1 where none of its spans is known.
+        batch: index of the original batch, -1 where none of its spans is known; see `by_turn` where there are several.
         times_ns: when.
         spans: how many each holds.
     """
@@ -61,23 +61,30 @@ class Messages:
         return int(self.since_ns(self.times_ns).max()) if len(self) else 0
 
 
-def due(pace: Pace, turn: Messages, *, by_spans: bool) -> Messages:
-    """Messages of all turns at the times at which a pace lets them go, from 0 on.
+def by_turn(batch: Int64, loops: Int64, batches: int) -> Int64:
+    """Numbers that tell the batches of all turns apart, of which there are `batches` in each; -1 stays -1."""
+    return np.where((batch >= 0) & (loops >= 0), loops * batches + batch, -1)
+
+
+def due(pace: Pace, turn: Messages, weights: Int64 | None, *, batches: int) -> Messages:
+    """Messages of all turns at the times at which a pace lets them go, from 0 on; batches are numbered `by_turn`.
 
     Args:
         pace: of so many turns.
         turn: the messages of one turn at their source times, in order.
-        by_spans: whether a limit counts spans; else messages.
+        weights: of each against a limit; 1 if not given.
+        batches: there are in a turn.
     """
     schedule, turns = Schedule(pace), pace.loops
     parts = []
     for loop in range(turns):
-        parts.append(schedule.take(turn.times_ns, turn.spans if by_spans else None))
+        parts.append(schedule.take(turn.times_ns, weights))
         if loop + 1 < turns and not schedule.end_of_pass():
             break
     times = np.concatenate(parts)
-    repeat = [np.tile(values, turns)[: len(times)] for values in (turn.batch, turn.spans)]
-    return Messages(repeat[0], times, repeat[1])
+    batch, spans = (np.tile(values, turns)[: len(times)] for values in (turn.batch, turn.spans))
+    loops = np.repeat(np.arange(turns, dtype=np.int64), len(turn))[: len(times)]
+    return Messages(by_turn(batch, loops, batches), times, spans)
 
 
 def ks(left: Int64, right: Int64) -> float:
@@ -114,6 +121,21 @@ def correlation(left: Floats, right: Floats) -> float | None:
     if len(left) < 3 or not left.std() or not right.std():
         return None
     return float(np.corrcoef(left, right)[0, 1])
+
+
+def distances(expected: Messages, came: Messages) -> dict[str, float]:
+    """How far gaps are from those that were to come, by the names of figures; empty where a side has none."""
+    ours, theirs = expected.gaps_ns, came.gaps_ns
+    if not len(ours) or not len(theirs):
+        return {}
+    return {
+        "gap_p50_original_ns": float(np.quantile(ours, 0.5)),
+        "gap_p50_replay_ns": float(np.quantile(theirs, 0.5)),
+        "gap_p99_original_ns": float(np.quantile(ours, 0.99)),
+        "gap_p99_replay_ns": float(np.quantile(theirs, 0.99)),
+        "ks": ks(ours, theirs),
+        "w1_ns": w1(ours, theirs),
+    }
 
 
 def lateness_ns(was_due: Messages, came: Messages) -> Int64:

@@ -10,15 +10,16 @@ from spanlite.contract.columns import Int64
 from spanlite.replay.compare.arrivals import (
     Messages,
     bucket_ns,
+    by_turn,
     correlation,
+    distances,
     due,
-    ks,
     lateness_ns,
     out_of_order,
     rates,
     steps,
-    w1,
 )
+from spanlite.replay.compare.emitted import add_emissions
 from spanlite.replay.compare.figures import GAPS, Report
 from spanlite.replay.compare.sides import OriginalSide, ReplayedSide
 from spanlite.replay.compare.told import Told
@@ -43,34 +44,36 @@ def add_arrivals(report: Report, told: Told, ours: OriginalSide, theirs: Replaye
     report.figures.put(batches_original=ours.messages)
     _add_order(report, turn, theirs, original_of)
     _add_told(report, told)
-    pace = told.pace
     stored = bool(theirs.times_ms) and all(ms is not None for ms in theirs.times_ms)
-    if stored and pace is None:
-        why = "the run had no pace, so its messages had no times to come at"
+    batch = by_turn(original_of, np.array(theirs.loops, dtype=np.int64), len(ours.heads))
+    was_due = None
+    if told.pace is not None and (stored or any(theirs.moments)):
+        was_due = due(told.pace, turn, ours.weights(turn), batches=len(ours.heads)).first(ours.messages)
+    add_emissions(report, was_due, theirs, batch)
+    if stored:
         report.arrivals = {"by": "broker", "resolution_ns": _STORED_NS}
-        report.figures.lack(why, *GAPS, *_STORED)
-    elif stored and told.pacing.get("qps_of") == "traces":
-        report.arrivals = {"by": "broker", "resolution_ns": _STORED_NS}
-        report.figures.lack("a limit that counts traces is not reckoned again", *GAPS, *_STORED)
-    elif stored and pace is not None:
-        report.arrivals = {"by": "broker", "resolution_ns": _STORED_NS}
-        report.notes.append(
-            "arrivals are told by the broker's clock, in whole milliseconds; what was due is rounded down alike"
-        )
-        by_spans = told.pacing.get("qps_of") == "spans"
-        was_due = due(pace, turn, by_spans=by_spans).first(ours.messages)
-        was_due = replace(was_due, times_ns=was_due.times_ns // _STORED_NS * _STORED_NS)
-        came = theirs.stored(original_of)
-        _add_distances(report, was_due, came)
-        _add_stored_lateness(report, told, was_due, came)
+        _add_stored(report, was_due, theirs.stored(batch))
     else:
         report.arrivals = {"by": "batches", "resolution_ns": 1}
         report.notes.append(
-            "nothing tells when messages left: arrivals are the times at which agents sent the originals, as batches "
-            "carry them"
+            "nothing tells when messages arrived: arrivals are the times at which agents sent the originals, as "
+            "batches carry them"
         )
         _add_distances(report, _turns(ours.turn("arrival"), told).first(ours.messages), theirs.carried(original_of))
         report.figures.lack("no broker says when it stored messages", *_STORED)
+
+
+def _add_stored(report: Report, was_due: Messages | None, came: Messages) -> None:
+    if was_due is None:
+        why = "the run had no pace, so its messages had no times to come at"
+        report.figures.lack(why, *GAPS, *_STORED)
+        return
+    report.notes.append(
+        "arrivals are told by the broker's clock, in whole milliseconds; what was due is rounded down alike"
+    )
+    was_due = replace(was_due, times_ns=was_due.times_ns // _STORED_NS * _STORED_NS)
+    _add_distances(report, was_due, came)
+    _add_stored_lateness(report, was_due, came)
 
 
 def _turns(turn: Messages, told: Told) -> Messages:
@@ -102,35 +105,25 @@ def _add_told(report: Report, told: Told) -> None:
 
 
 def _add_distances(report: Report, expected: Messages, came: Messages) -> None:
-    ours, theirs = expected.gaps_ns, came.gaps_ns
     figures, curves = report.figures, report.curves
-    if not len(ours) or not len(theirs):
+    found = distances(expected, came)
+    if not found:
         figures.lack("gaps take two messages or more on both sides", *GAPS)
         return
-    figures.put(
-        gap_p50_original_ns=float(np.quantile(ours, 0.5)),
-        gap_p50_replay_ns=float(np.quantile(theirs, 0.5)),
-        gap_p99_original_ns=float(np.quantile(ours, 0.99)),
-        gap_p99_replay_ns=float(np.quantile(theirs, 0.99)),
-        ks=ks(ours, theirs),
-        w1_ns=w1(ours, theirs),
-    )
-    curves.gaps_ns = (list(steps(ours, _CURVE_POINTS)), list(steps(theirs, _CURVE_POINTS)))
+    figures.put(**found)
+    curves.gaps_ns = (list(steps(expected.gaps_ns, _CURVE_POINTS)), list(steps(came.gaps_ns, _CURVE_POINTS)))
     width = curves.bucket_ns = bucket_ns(expected.length_ns, came.length_ns)
     buckets = max(expected.length_ns, came.length_ns) // width + 1
     both = rates(expected, width, buckets), rates(came, width, buckets)
     curves.rates = (both[0].tolist(), both[1].tolist())
-    found = correlation(*both)
-    if found is None:
+    alike = correlation(*both)
+    if alike is None:
         figures.lack(f"rates in buckets of {width / 1e6:g} ms do not vary, or are fewer than three", _RATE)
     else:
-        figures.put(rate_correlation=found)
+        figures.put(rate_correlation=alike)
 
 
-def _add_stored_lateness(report: Report, told: Told, was_due: Messages, came: Messages) -> None:
-    if told.loops > 1:
-        report.figures.lack("turns of a loop share their batches", *_STORED)
-        return
+def _add_stored_lateness(report: Report, was_due: Messages, came: Messages) -> None:
     late = lateness_ns(was_due, came)
     if not len(late):
         report.figures.lack("no message is of a batch that is known", *_STORED)

@@ -29,17 +29,30 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "other_batches": "messages of other runs, or of none; set aside",
         "unreadable_messages": "messages that are no batches",
     },
-    "Arrivals": {
+    "Emitted": {
         "late": "messages that the run says left late",
         "lateness_mean_ns": "mean lateness as the run says, ns",
         "lateness_p50_ns": "its median, ns",
         "lateness_p99_ns": "its 99th percentile, ns",
         "lateness_max_ns": "its maximum, ns",
+        "emitted_late_mean_ns": "from due to emitted, as headers say: mean, ns",
+        "emitted_late_p50_ns": "its median, ns",
+        "emitted_late_p99_ns": "its 99th percentile, ns",
+        "emitted_late_max_ns": "its maximum, ns",
+        "emitted_due_spread_ns": "most by which due times in headers differ from those reckoned again, ns",
+        "emitted_gap_p50_original_ns": "median gap between due times, ns",
+        "emitted_gap_p50_replay_ns": "and between emissions, ns",
+        "emitted_gap_p99_original_ns": "99th percentile of the former, ns",
+        "emitted_gap_p99_replay_ns": "and of the latter, ns",
+        "emitted_ks": "greatest distance between the distributions of those gaps, 0 to 1",
+        "emitted_w1_ns": "mean distance between them, ns",
+    },
+    "Arrived": {
         "stored_late_p50_ns": "from due to stored, beyond the least: median, ns",
         "stored_late_p99_ns": "its 99th percentile, ns",
         "stored_late_max_ns": "its maximum, ns",
-        "gap_p50_original_ns": "median gap between messages that were to come, ns",
-        "gap_p50_replay_ns": "and between those that came, ns",
+        "gap_p50_original_ns": "median gap between messages that were to arrive, ns",
+        "gap_p50_replay_ns": "and between those that arrived, ns",
         "gap_p99_original_ns": "99th percentile of the former, ns",
         "gap_p99_replay_ns": "and of the latter, ns",
         "ks": "greatest distance between the distributions of gaps, 0 to 1",
@@ -70,6 +83,8 @@ GAPS = (
     "rate_correlation",
 )
 """Figures that depend on whose clock says when messages came."""
+EMITTED = tuple(name for name in GROUPS["Emitted"] if name.startswith("emitted_"))
+"""Figures that the headers of messages tell."""
 CHANGED = "changed."
 
 
@@ -108,6 +123,7 @@ class Curves:
         bucket_ns: width of those buckets.
         errors: by name: how many values are off by 0, 1, 2 to 3, 4 to 7, … ns; only where any is.
         stored_late_ns: lateness of what a broker stored, and share up to it.
+        emitted_gaps_ns, emitted_late_ns: likewise of due times and emissions, as headers tell them.
     """
 
     gaps_ns: tuple[Steps, Steps] = field(default_factory=lambda: ([], []))
@@ -115,6 +131,8 @@ class Curves:
     bucket_ns: int = 0
     errors: dict[str, list[int]] = field(default_factory=dict)
     stored_late_ns: Steps = field(default_factory=list)
+    emitted_gaps_ns: tuple[Steps, Steps] = field(default_factory=lambda: ([], []))
+    emitted_late_ns: Steps = field(default_factory=list)
 
 
 @dataclass
@@ -128,6 +146,7 @@ class Report:
         figures: by name.
         failed_traces: the first that fail, each with why.
         changed: spans by column that differs.
+        emissions: what emissions were told by, and of how many messages; without any, `by` is None.
         arrivals: what arrivals were told by, and their resolution in ns.
         notes: what a reader should know.
         curves: for plots.
@@ -142,6 +161,7 @@ class Report:
     figures: Figures = field(default_factory=Figures)
     failed_traces: list[dict[str, str]] = field(default_factory=list)
     changed: dict[str, int] = field(default_factory=dict)
+    emissions: dict[str, Any] = field(default_factory=lambda: {"by": None, "messages": 0})
     arrivals: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     curves: Curves = field(default_factory=Curves)
@@ -159,6 +179,7 @@ class Report:
             "unavailable": self.figures.unavailable,
             "changed": self.changed,
             "failed_traces": self.failed_traces,
+            "emissions": self.emissions,
             "arrivals": self.arrivals,
             "notes": self.notes,
             "curves": {
@@ -167,6 +188,11 @@ class Report:
                 "bucket_ns": self.curves.bucket_ns,
                 "errors": self.curves.errors,
                 "stored_late_ns": self.curves.stored_late_ns,
+                "emitted_gaps_ns": {
+                    "original": self.curves.emitted_gaps_ns[0],
+                    "replay": self.curves.emitted_gaps_ns[1],
+                },
+                "emitted_late_ns": self.curves.emitted_late_ns,
             },
             "formats": self.formats,
             "gates": self.gates,

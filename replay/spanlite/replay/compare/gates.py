@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spanlite.contract.errors import UsageError
-from spanlite.replay.compare.figures import CHANGED, GAPS, NAMES, Report
+from spanlite.replay.compare.figures import CHANGED, EMITTED, GAPS, NAMES, Report
 
 _TESTS: dict[str, Callable[[float, float], bool]] = {
     "=": operator.eq,
@@ -21,7 +21,11 @@ _TESTS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     ">": operator.gt,
 }
-_BY = {"broker": "the broker's times", "batches": "the times that batches carry"}
+_BY = {
+    "broker": "the broker's times",
+    "batches": "the times that batches carry",
+    "headers": "the headers of the run",
+}
 _FORM = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_.]*)\s*(==|<=|>=|!=|=|<|>)\s*(\S+)\s*")
 
 
@@ -37,12 +41,14 @@ class Gate:
     def judged(self, report: Report) -> dict[str, Any]:
         """The requirement, the figure (None where there is none, with `why`), and whether it holds.
 
-        Of a figure about arrivals it also says `by` whose clock.
+        Of a figure about emissions or arrivals it also says `by` whose clock.
         """
         value = report.figures.value(self.name)
         told: dict[str, Any] = {"require": self.text, "name": self.name, "bound": self.bound, "value": value}
         if self.name in GAPS:
             told["by"] = report.arrivals["by"]
+        elif self.name in EMITTED and report.emissions["by"]:
+            told["by"] = report.emissions["by"]
         if value is None:
             why = report.figures.unavailable.get(self.name, "it was not measured")
             return {**told, "passed": False, "why": why}

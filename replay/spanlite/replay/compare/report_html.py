@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Any
 
-from spanlite.replay.compare.figures import SIDES, Report
+from spanlite.replay.compare.figures import SIDES, Report, Steps
 from spanlite.replay.compare.gates import said
 from spanlite.replay.compare.plots import Axis, bars, curves, decades, linear
 from spanlite.replay.compare.report_text import groups, number, printable
@@ -88,7 +88,9 @@ def _body(report: Report) -> Iterator[str]:
         if title == "Relations and times":
             yield from _differences(report)
             yield from _errors(report)
-        if title == "Arrivals":
+        if title == "Emitted":
+            yield from _emissions(report)
+        if title == "Arrived":
             yield from _arrivals(report)
     if report.formats:
         yield "<h2>The same spans in other forms</h2>"
@@ -126,13 +128,14 @@ def _errors(report: Report) -> Iterator[str]:
     yield bars("Errors of times", "error, ns", "spans", heights, list(errors))
 
 
+def _emissions(report: Report) -> Iterator[str]:
+    yield from _gaps("Gaps between emissions", *report.curves.emitted_gaps_ns)
+    yield from _lateness("From due to emitted", "later than due", report.curves.emitted_late_ns)
+
+
 def _arrivals(report: Report) -> Iterator[str]:
-    ours, theirs = report.curves.gaps_ns
-    if ours and theirs:
-        axis = decades("gap to the next message", [value for value, _ in (*ours, *theirs)])
-        share = Axis("share of gaps", 0, 1)
-        series = [("original", ours), ("replay", theirs)]
-        yield curves("Gaps between messages", axis, share, series, times=True, stepped=True)
+    yield from _gaps("Gaps between messages", *report.curves.gaps_ns)
+    if report.curves.rates[0]:
         width_s = report.curves.bucket_ns / 1e9
         rates = [
             (name, _thinned([(at * width_s, rate) for at, rate in enumerate(values)]))
@@ -141,11 +144,20 @@ def _arrivals(report: Report) -> Iterator[str]:
         time = linear("seconds since the first message", [at for _, points in rates for at, _ in points])
         height = linear("spans a second", [rate for _, points in rates for _, rate in points])
         yield curves(f"Rate, in buckets of {width_s:g} s", time, height, rates)
-    late = report.curves.stored_late_ns
+    yield from _lateness("From due to stored", "later than the least late message", report.curves.stored_late_ns)
+
+
+def _gaps(title: str, ours: Steps, theirs: Steps) -> Iterator[str]:
+    if ours and theirs:
+        axis = decades("gap to the next message", [value for value, _ in (*ours, *theirs)])
+        series = [("original", ours), ("replay", theirs)]
+        yield curves(title, axis, Axis("share of gaps", 0, 1), series, times=True, stepped=True)
+
+
+def _lateness(title: str, label: str, late: Steps) -> Iterator[str]:
     if late:
-        axis = decades("later than the least late message", [value for value, _ in late])
-        share = Axis("share of messages", 0, 1)
-        yield curves("From due to stored", axis, share, [("replay", late)], times=True, stepped=True)
+        axis = decades(label, [value for value, _ in late])
+        yield curves(title, axis, Axis("share of messages", 0, 1), [("replay", late)], times=True, stepped=True)
 
 
 def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -42,12 +42,13 @@ def lines(report: Report) -> Iterator[str]:
 
 def _lines(report: Report) -> Iterator[str]:
     yield f"run {report.run}: {report.replay} beside {report.original}"
-    yield f"{'':24}{'to come':>16}{'came':>16}"
+    yield f"{'':28}{'to come':>16}{'came':>16}"
     for name, called in SIDES.items():
         ours, theirs = (report.figures.value(f"{name}_{side}") for side in ("original", "replay"))
-        yield f"{called:24}{number(ours):>16}{number(theirs):>16}"
-    for _, rows in groups(report):
+        yield f"{called:28}{number(ours):>16}{number(theirs):>16}"
+    for title, rows in groups(report):
         yield ""
+        yield title.upper()
         yield from _figures(rows)
     for part in (_columns(report), _traces(report), format_lines(report.formats), _notes(report)):
         yield from _apart(part)
@@ -68,7 +69,7 @@ def _figures(rows: list[Row]) -> Iterator[str]:
         if value is None:
             whys.setdefault(meaning, []).append(name)
         else:
-            yield f"{name:24}{number(value):>16}  {meaning}"
+            yield f"{name:28}{number(value):>16}  {meaning}"
     for why, names in whys.items():
         yield f"no {', '.join(names)}: {why}"
 

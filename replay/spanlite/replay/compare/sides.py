@@ -12,9 +12,10 @@ from spanlite.contract.columns import Int64, UInt64
 from spanlite.contract.ids import RANGE_BIT
 from spanlite.replay.compare.arrivals import Messages
 from spanlite.replay.compare.columns import Columns, Common, Head
-from spanlite.replay.compare.taken import Read, expected
+from spanlite.replay.compare.taken import Expected, Read, expected
 from spanlite.replay.compare.told import Told
 from spanlite.replay.compare.undo import Undo
+from spanlite.replay.moments import Moment
 
 _TIMES = {"arrival": 1, "start": 2}
 """Which times are where in a line of a message."""
@@ -32,6 +33,7 @@ class Came:
         partition: messages of one keep their order.
         time_ms: when the broker stored it; None where nobody says.
         why: what is wrong with one that cannot be read.
+        moment: when the run let it go, as it says itself; None where it does not.
     """
 
     batch: Batch | None
@@ -39,6 +41,7 @@ class Came:
     partition: int = 0
     time_ms: int | None = None
     why: str = ""
+    moment: Moment | None = None
 
 
 class OriginalSide:
@@ -55,6 +58,8 @@ class OriginalSide:
         self._common = common
         self._known: dict[tuple[bytes, int], int] = {}
         self._messages: list[tuple[int, int, int, int]] = []
+        self._counted = told.pacing.get("qps_of") == "traces"
+        self._begins: dict[bytes, tuple[tuple[int, bytes, int], int]] = {}
         self.heads: list[Head] = []
         self.messages = 0
 
@@ -78,6 +83,8 @@ class OriginalSide:
                 if not loop:
                     times = one.pieces[0].batch.emit_ns, one.start_ns
                     self._messages += [(head, *times, size) for size in one.sizes]
+                    if self._counted:
+                        self._begin_traces(whole, head)
                 for piece in one.pieces:
                     yield self._common.columns(piece.batch, piece.numbers, loop=loop, head=head, taken=piece.taken)
 
@@ -88,6 +95,32 @@ class OriginalSide:
             rooms[key] = min(spans, left)
             left -= rooms[key]
         return rooms
+
+    def _begin_traces(self, one: Expected, head: int) -> None:
+        """Notes which traces have spans in a batch; of each the batch that the run emits first."""
+        time_ns = one.pieces[0].batch.emit_ns if self._told.order == "arrival" else one.start_ns
+        place = (time_ns, *one.key)
+        for piece in one.pieces:
+            columns = piece.batch.columns
+            for at in np.unique(columns.trace[piece.taken]).tolist():
+                if at >= 0:
+                    trace = columns.traces["id"][at].tobytes()
+                    self._begins[trace] = min(self._begins.get(trace, (place, head)), (place, head))
+
+    def weights(self, turn: Messages) -> Int64 | None:
+        """What each message of a turn weighs against the limit; None where that is 1.
+
+        It is its spans, or the traces that begin with its batch, which the first message of that stands for.
+        """
+        if self._told.pacing.get("qps_of") == "spans":
+            return turn.spans
+        if not self._counted:
+            return None
+        new = np.bincount([head for _, head in self._begins.values()], minlength=len(self.heads))
+        heads, first = np.unique(turn.batch, return_index=True)
+        weights = np.zeros(len(turn), dtype=np.int64)
+        weights[first] = new[heads]
+        return weights
 
     def turn(self, times: str) -> Messages:
         """The messages of one turn in the order of the run, at some times.
@@ -106,7 +139,7 @@ class ReplayedSide:
 
     Attributes:
         heads: of each message of this run.
-        sizes, partitions, times_ms, loops, rows: of each.
+        sizes, partitions, times_ms, loops, rows, moments: of each.
         others: messages of other runs, or of no replay; set aside.
         unreadable: messages that are no batches.
         first_unreadable: what is wrong with the first of them.
@@ -127,6 +160,7 @@ class ReplayedSide:
         self.times_ms: list[int | None] = []
         self.loops: list[int] = []
         self.rows: list[int] = []
+        self.moments: list[Moment | None] = []
         self.others = self.unreadable = self.repeated = 0
         self.first_unreadable = ""
         self.sample: list[Batch] = []
@@ -157,6 +191,7 @@ class ReplayedSide:
         self.times_ms.append(came.time_ms)
         self.loops.append(loop)
         self.rows.append(len(batch.columns))
+        self.moments.append(came.moment)
         return self._common.columns(undone, _numbers(undone), loop=loop, head=len(self.heads) - 1)
 
     def _sample(self, batch: Batch) -> None:

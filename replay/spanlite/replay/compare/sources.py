@@ -11,6 +11,7 @@ from spanlite.contract.codec import DEFAULT_LIMITS, decode_batch
 from spanlite.contract.delimited import read_delimited
 from spanlite.contract.errors import BatchError, ReplayError, TransportError, UsageError
 from spanlite.replay.compare.sides import Came
+from spanlite.replay.moments import moment_of
 from spanlite.replay.plan import read_group
 from spanlite.replay.ports import Archive
 from spanlite.replay.runs import id_codes
@@ -78,7 +79,7 @@ def came_in_topic(reader: TopicReader, clock: Clock, *, stored_times: bool) -> I
                 batch = decode_batch(record.value)
             except BatchError as error:
                 why = f"partition {record.partition}, offset {record.offset}: {error}"
-            yield Came(batch, len(record.value), record.partition, time_ms, why)
+            yield Came(batch, len(record.value), record.partition, time_ms, why, moment_of(record.headers))
         if reader.caught_up:
             return
         if records:

@@ -1,25 +1,32 @@
 """An open-loop HTTP client: requests are handed to it when they are due, and nobody waits for the answers.
 
-An event loop in a thread of its own holds at most so many connections; what finds none free waits in a queue, still
-measured from its due time, and what finds the queue full is counted as lost. Nothing is sent twice.
+It sends in a process of its own: whoever paces shares no interpreter with it. Requests go there through a pipe; one
+that is full makes a thread wait and not the pacer.
 """
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
+import fcntl
+import multiprocessing
+import os
+import select
 import threading
 from collections import deque
-from collections.abc import Callable
 
-from spanlite.replay.http.calling import Calling, Flight, check_files, kind_of, tls_context
-from spanlite.replay.http.connection import Connection
-from spanlite.replay.http.outcomes import UNCONNECTED, Outcomes
-from spanlite.replay.http.pool import Pool
+from spanlite.contract import errors
+from spanlite.contract.errors import ReplayError
+from spanlite.replay.http.calling import Calling, check_files, tls_context
+from spanlite.replay.http.frames import Frame, Writer
+from spanlite.replay.http.outcomes import Outcomes, Rows
 from spanlite.replay.http.requests import Request
+from spanlite.replay.http.sending import Ended, Failed, Sending, State, send_apart
 from spanlite.runtime.clock import Clock
 
-ATTEMPTS = 100
-"""So many first attempts without a connection, and none with one, mean that nobody is there."""
+_NAME = "spanlite-replay-http"
+_PIPE_BYTES = 1 << 20
+"""Most that Linux gives to everybody; a pipe of less is as correct."""
+_PATIENCE_S = 10.0
 
 
 class Client:
@@ -27,32 +34,26 @@ class Client:
 
     Attributes:
         handed: requests handed on.
-        open: requests that have a connection or make one.
-        waited: requests that had to wait for one.
-        most_waiting: at one time.
-        gone: whether nobody is there, see ATTEMPTS.
         broken: an error of our own that ended it.
     """
 
     def __init__(self, calling: Calling, outcomes: Outcomes, clock: Clock) -> None:
-        """`outcomes` are entered in the client's thread, and belong to it until it is left.
+        """`outcomes` has all counts once the client is left; its rows come on a thread of the client.
 
         Raises:
             UsageError: the certificates cannot be read, or the process may not open as many connections.
         """
         self._calling, self._outcomes, self._clock = calling, outcomes, clock
-        self._tls = tls_context(calling.ca)
+        tls_context(calling.ca)
         check_files(calling.connections)
-        self._handed: deque[Flight] = deque()
-        self._waiting: deque[Flight] = deque()
-        self._flying: dict[Flight, Connection | None] = {}
-        self._told = False
-        self._attempts = 0
-        self._connected = False
-        self._ready, self._idle = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="spanlite-replay-http", daemon=True)
-        self.handed = self.waited = self.most_waiting = 0
-        self.gone = False
+        self._listener = threading.Thread(target=self._listen, name=_NAME, daemon=True)
+        self._writer = Writer()
+        self._changed = threading.Condition()
+        self._behind: deque[memoryview] = deque()
+        self._state: State | None = None
+        self._look = 0
+        self._ended = False
+        self.handed = 0
         self.broken: BaseException | None = None
 
     @property
@@ -61,170 +62,126 @@ class Client:
         return self._calling.timeout_s
 
     @property
-    def open(self) -> int:
-        """Requests that have a connection now, or make one."""
-        return len(self._flying)
+    def state(self) -> State:
+        """How it stood a tenth of a second ago at most; exactly once `drained` or left."""
+        return self._state or State()
 
     @property
-    def waiting(self) -> int:
-        """Requests that wait for a connection now."""
-        return len(self._waiting)
+    def gone(self) -> bool:
+        """Whether nobody is there, see ATTEMPTS."""
+        return self.state.gone
 
     def __enter__(self) -> Client:
-        self._thread.start()
-        self._ready.wait()
+        outcomes, spawn = self._outcomes, multiprocessing.get_context("spawn")
+        theirs, self._frames = spawn.Pipe(duplex=False)
+        self._said, out = spawn.Pipe(duplex=False)
+        chunk_rows = outcomes.chunk_rows if outcomes.keep is not None else 0
+        sending = Sending(self._calling, outcomes.statuses_expected, chunk_rows, self._clock)
+        self._process = spawn.Process(target=send_apart, args=(theirs, out, sending), name=_NAME, daemon=True)
+        self._process.start()
+        for given in (theirs, out):
+            given.close()  # so that a pipe ends when the process at its other end does
+        for end in (self._frames, self._said):
+            with contextlib.suppress(OSError):  # others have much in pipes: then less has to do
+                fcntl.fcntl(end.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        os.set_blocking(self._frames.fileno(), False)
+        self._listener.start()
+        with self._changed:
+            self._changed.wait_for(lambda: self._state is not None or self.broken is not None)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._call(self._end)
-        self._thread.join()
+        self._hand(self._writer.told(Frame.END))
+        self._listener.join()
+        self._frames.close()
+        self._said.close()
+        self._process.join(_PATIENCE_S)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
 
     def send(self, request: Request, due_ns: int) -> None:
         """Hands a request on and returns at once; `due_ns` is monotonic."""
         self.handed += 1
-        self._handed.append(Flight(request, due_ns))
-        if not self._told:
-            self._told = True  # before the flag is lowered again, `_take` has not looked for this one
-            self._call(self._take)
+        self._hand(self._writer.request(request, due_ns))
 
     def drained(self, timeout_s: float) -> bool:
         """Waits until every request handed on has ended; whether they have."""
-        self._idle.clear()
-        self._call(self._look)
-        return self._idle.wait(timeout_s) or self.broken is not None
+        self._look += 1
+        self._hand(self._writer.told(Frame.LOOK, self._look))
+        with self._changed:
+            return self._changed.wait_for(lambda: self.state.idle >= self._look or self.broken is not None, timeout_s)
 
     def give_up(self, *, open_too: bool) -> None:
         """Enters what waits for a connection, or all that has not ended, as `stopped`."""
-        self._call(lambda: self._give_up(open_too=open_too))
+        self._hand(self._writer.told(Frame.GIVE_UP_ALL if open_too else Frame.GIVE_UP))
 
-    def ended(self, connection: Connection, flight: Flight, error: str, *, kept: bool) -> None:
-        """See connection.Owner."""
-        if kept:
-            self._pool.put(connection)
-        self._finish(flight, error)
+    def _hand(self, frame: bytes) -> None:
+        """Writes a frame, or leaves what the pipe has no room for to a thread."""
+        with self._changed:
+            if self._behind:
+                self._behind.append(memoryview(frame))
+                return
+            written = self._written(frame)
+            if written < len(frame):
+                self._behind.append(memoryview(frame)[written:])
+                threading.Thread(target=self._catch_up, name="spanlite-replay-behind", daemon=True).start()
 
-    def lost(self, connection: Connection) -> None:
-        """See connection.Owner."""
-        self._pool.lost(connection)
-
-    def connected(self, flight: Flight, connection: Connection) -> None:
-        """See pool.User."""
-        self._connected = True
-        self._flying[flight] = connection
-        connection.send(flight)
-
-    def unconnected(self, flight: Flight, error: BaseException) -> None:
-        """See pool.User."""
-        if not isinstance(error, OSError):
-            self._fail(error)
-        else:
-            self._finish(flight, kind_of(error))
-
-    def _call(self, what: Callable[[], object]) -> None:
-        """Runs it in the client's thread; what it raises ends the client."""
-        if self.broken is None and self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._guarded, what)
-
-    def _guarded(self, what: Callable[[], object]) -> None:
+    def _written(self, data: bytes | memoryview) -> int:
         try:
-            what()
-        except Exception as error:  # noqa: BLE001  # it is raised where the client is driven
-            self._fail(error)
+            return os.write(self._frames.fileno(), data)
+        except BlockingIOError:
+            return 0
+        except BrokenPipeError:
+            return len(data)  # the listener says why
 
-    def _fail(self, error: BaseException) -> None:
-        if not self._over.done():
-            self._over.set_exception(error)
+    def _catch_up(self) -> None:
+        room = select.poll()
+        room.register(self._frames.fileno(), select.POLLOUT)
+        while True:
+            room.poll()
+            with self._changed:
+                while self._behind:
+                    left = self._behind[0][self._written(self._behind[0]) :]
+                    if left:
+                        self._behind[0] = left
+                        break
+                    self._behind.popleft()
+                else:
+                    return
 
-    def _run(self) -> None:
+    def _listen(self) -> None:
+        """Runs until the other process has nothing more to say."""
         try:
-            asyncio.run(self._main())
-        except BaseException as error:  # noqa: BLE001  # likewise
-            self.broken = error
-        finally:
-            self._ready.set()
-            self._idle.set()
+            while True:
+                self._heard(self._said.recv())
+        except EOFError:
+            self._process.join(_PATIENCE_S)
+        if self.broken is None and not self._ended:
+            self._break(
+                ReplayError(
+                    f"the process that sends requests ended ({self._process.exitcode}); if it was killed for its "
+                    "memory, take a smaller --queue or give the replay more"
+                )
+            )
 
-    async def _main(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._over: asyncio.Future[None] = self._loop.create_future()
-        self._pool = Pool(
-            lambda: Connection(self, self._clock, bodiless=self._calling.bodiless),
-            self,
-            self._clock,
-            most=self._calling.connections,
-            timeout_s=self._calling.timeout_s,
-            tls=self._tls,
-        )
-        self._ready.set()
-        try:
-            await self._over
-        finally:
-            self._give_up(open_too=True)
-            await self._pool.close()
-            self._outcomes.fold()
+    def _heard(self, said: object) -> None:
+        if isinstance(said, State):
+            with self._changed:
+                self._state = said
+                self._changed.notify_all()
+        elif isinstance(said, Rows) and self._outcomes.keep is not None and self.broken is None:
+            try:
+                self._outcomes.keep(said)
+            except Exception as error:  # noqa: BLE001  # it is raised where the client is driven
+                self._break(error)
+        elif isinstance(said, Ended):
+            self._outcomes.take_over(said.counts)
+            self._ended = True
+        elif isinstance(said, Failed):
+            self._break(getattr(errors, said.name, ReplayError)(said.text))
 
-    def _end(self) -> None:
-        self._take()
-        if not self._over.done():
-            self._over.set_result(None)
-
-    def _take(self) -> None:
-        self._told = False
-        while self._handed:
-            flight = self._handed.popleft()
-            if len(self._flying) < self._calling.connections:
-                self._start(flight)
-            elif len(self._waiting) < self._calling.queue:
-                self._waiting.append(flight)
-                self.waited += 1
-                self.most_waiting = max(self.most_waiting, len(self._waiting))
-            else:
-                self._enter(flight, "queue_full")
-
-    def _look(self) -> None:
-        self._take()
-        if not self._flying and not self._waiting:
-            self._idle.set()
-
-    def _give_up(self, *, open_too: bool) -> None:
-        self._take()
-        while self._waiting:
-            self._enter(self._waiting.popleft(), "stopped")
-        for flight in list(self._flying) if open_too else ():
-            self._break_off(flight, "stopped")
-
-    def _start(self, flight: Flight) -> None:
-        self._flying[flight] = None
-        flight.timer = self._loop.call_later(self._calling.timeout_s, self._break_off, flight, "timeout")
-        self._pool.ask(flight)
-
-    def _break_off(self, flight: Flight, error: str) -> None:
-        connection = self._flying[flight]
-        if connection is not None:
-            connection.drop()
-        else:
-            self._pool.withdraw(flight)
-        self._finish(flight, error)
-
-    def _finish(self, flight: Flight, error: str) -> None:
-        del self._flying[flight]
-        if flight.timer is not None:
-            flight.timer.cancel()
-        self._guarded(lambda: self._enter(flight, error))
-        self._attempted(error)
-        if self._waiting:
-            self._start(self._waiting.popleft())
-        elif not self._flying and not self._handed:
-            self._idle.set()
-
-    def _attempted(self, error: str) -> None:
-        self._attempts += not self._connected and error in UNCONNECTED
-        if self._attempts >= ATTEMPTS and not self._connected and not self._calling.keep_going:
-            self.gone = True
-
-    def _enter(self, flight: Flight, error: str) -> None:
-        sent = flight.request.body_bytes if flight.sent_ns else 0
-        times = (flight.due_ns, flight.sent_ns, flight.first_ns, self._clock.monotonic_ns())
-        self._outcomes.add(
-            flight.request.trace, times, status=flight.status, error=error, sizes=(sent, flight.received)
-        )
+    def _break(self, error: BaseException) -> None:
+        with self._changed:
+            self.broken = self.broken or error
+            self._changed.notify_all()

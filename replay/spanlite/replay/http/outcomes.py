@@ -34,7 +34,11 @@ LOST = ("queue_full", "stopped")
 UNCONNECTED = ("refused", "unreachable", "dns", "tls")
 """Nobody was there to take a request."""
 CHUNK_ROWS = 1024
-"""Counting them takes half a millisecond of the client's thread."""
+"""Counting them takes half a millisecond of whoever sends."""
+_COUNTED = (
+    *("statuses", "errors", "expected", "request_bytes", "response_bytes", "first_sent_ns", "last_sent_ns"),
+    *("latency", "service", "dispatch", "first_byte"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,7 @@ class Outcomes:
     """Rows as they come, in one thread; nothing but counts stays in memory.
 
     Attributes:
+        statuses_expected, keep, chunk_rows: as given.
         statuses: requests by status, of those with a whole response.
         errors: by kind, of those without.
         expected: with a whole response and a status that is.
@@ -78,13 +83,12 @@ class Outcomes:
     """
 
     def __init__(
-        self, expected: frozenset[int], *, keep: Callable[[Rows], object] = lambda _: None, chunk_rows: int = CHUNK_ROWS
+        self, expected: frozenset[int], *, keep: Callable[[Rows], object] | None = None, chunk_rows: int = CHUNK_ROWS
     ) -> None:
         """`keep` is handed every chunk."""
+        self.statuses_expected, self.keep, self.chunk_rows = expected, keep, chunk_rows
         self._expected = np.zeros(1000, dtype=bool)
         self._expected[list(expected)] = True
-        self._keep = keep
-        self._chunk_rows = chunk_rows
         self.statuses: Counter[int] = Counter()
         self.errors: Counter[str] = Counter()
         self.expected = self.request_bytes = self.response_bytes = 0
@@ -105,7 +109,7 @@ class Outcomes:
         self._trace += trace
         self._times.extend(times_ns)
         self._rest.extend((status, CODES[error], *sizes))
-        if len(self._times) >= 4 * self._chunk_rows:
+        if len(self._times) >= 4 * self.chunk_rows:
             self.fold()
 
     def fold(self) -> None:
@@ -117,7 +121,17 @@ class Outcomes:
         rows = Rows(np.frombuffer(bytes(self._trace), "V16"), *times, *rest)
         self._clear()
         self._count(rows)
-        self._keep(rows)
+        if self.keep is not None:
+            self.keep(rows)
+
+    def counts(self) -> dict[str, Any]:
+        """All that has been counted, for the same outcomes in another process."""
+        return {name: getattr(self, name) for name in _COUNTED}
+
+    def take_over(self, counts: Mapping[str, Any]) -> None:
+        """Has counted what another process has, by its `counts`, and nothing else."""
+        for name in _COUNTED:
+            setattr(self, name, counts[name])
 
     @property
     def count(self) -> int:

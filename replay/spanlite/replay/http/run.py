@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
-import numpy as np
-
 from spanlite.contract.errors import ReplayError, UsageError
-from spanlite.contract.histogram import bucket_index
 from spanlite.replay.ahead import ReadAhead
-from spanlite.replay.http.client import ATTEMPTS, Client
+from spanlite.replay.http.calls import ATTEMPTS
+from spanlite.replay.http.client import Client
 from spanlite.replay.http.outcomes import UNCONNECTED, Outcomes
 from spanlite.replay.http.requests import Maker, Request
 from spanlite.replay.paced import Pacing
@@ -92,7 +90,6 @@ def run_requests(
     with ReadAhead(maker.made(due), most=_CHUNKS_AHEAD) as made, quiet(realtime=pacing.realtime) as granted:
         if pacing.realtime and not granted.realtime:
             raise UsageError("--realtime is not permitted: give the command CAP_SYS_NICE, or leave it out")
-        bucket_index(np.ones(1, np.int64))  # makes its tables, once, before the pacer wants them
         if first := list(islice(made, _CHUNKS_AHEAD)):
             start_ns = pacing.waiter.clock.monotonic_ns() + _LEAD_NS - int(first[0].due_ns[0])
             summary = pacer.run(chain(first, made), start_ns=start_ns)

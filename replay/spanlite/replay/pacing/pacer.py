@@ -109,7 +109,7 @@ class Pacer(Generic[Item]):
         self._progress = progress
         self._interval_ns = interval_ns
         self._end_ns = None if duration_ns is None else duration_ns + self._policy.over_ns
-        self._now_ns = self._start_ns = self._first_ns = self._first_due_ns = 0
+        self._due_ns = self._now_ns = self._start_ns = self._first_ns = self._first_due_ns = 0
         self._reported_ns = self._reported_due = self._reported_sent = 0
         self._recent = Lateness()
         self._late_ns: list[int] = []
@@ -119,6 +119,16 @@ class Pacer(Generic[Item]):
     def shifted_ns(self) -> int:
         """By how much due times have been moved so far."""
         return self._summary.shifted_ns
+
+    @property
+    def due_ns(self) -> int:
+        """Monotonic time at which the item that is emitted now was due, in the schedule as moved before it."""
+        return self._due_ns
+
+    @property
+    def now_ns(self) -> int:
+        """Monotonic time at which it was let go: no clock is read for it once more."""
+        return self._now_ns
 
     def run(self, chunks: Iterable[Due[Item]], *, start_ns: int | None = None) -> Summary:
         """Emits all items of the chunks; to be called once.
@@ -170,6 +180,7 @@ class Pacer(Generic[Item]):
                 if self._policy.action is Late.SHIFT:
                     summary.shifts += 1
                     summary.shifted_ns += now_ns - target_ns
+            self._due_ns = planned_ns
             emit(item)
             if not summary.sent:
                 self._first_ns, self._first_due_ns = now_ns, due
