@@ -35,7 +35,7 @@ help: ## List the targets
 .PHONY: setup
 setup: $(INSTALLED) ## Make .venv with spanlite (editable) and all tools; quick when nothing changed
 
-$(INSTALLED): pyproject.toml hatch_build.py core/spanlite/native/kernels.c $(wildcard agent/native/*.[ch] agent/native/counters/*.[ch])
+$(INSTALLED): pyproject.toml hatch_build.py core/spanlite/native/kernels.c $(wildcard agent/native/*.[ch] agent/native/counters/*.[ch] replay/native/*.[ch])
 	@command -v cc >/dev/null || tests/setup-debian.sh g++ || echo "without a C compiler spanlite folds with numpy" >&2
 	@test -n "$(PYTHON)" || { echo "spanlite needs Python 3.10 or newer; install python3 or pass PYTHON=…" >&2; exit 1; }
 	$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || tests/setup-debian.sh python3-venv
@@ -44,9 +44,10 @@ $(INSTALLED): pyproject.toml hatch_build.py core/spanlite/native/kernels.c $(wil
 	@touch $@
 
 .PHONY: native
-native: ## Build the collector that traced programs load, and the agent's counters library (needs gcc; docs/collector.md)
+native: ## Build the collector that traced programs load, the agent's counters library and the replay's for GPUs (needs gcc)
 	$(MAKE) --no-print-directory -C agent/native
 	$(MAKE) --no-print-directory -C agent/native/counters
+	$(MAKE) --no-print-directory -C replay/native
 
 .PHONY: demo
 demo: setup ## Recorded H200 serving run through the whole pipeline, in the terminal

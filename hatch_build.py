@@ -1,7 +1,8 @@
 """Compiles the C of spanlite while it is installed or packed, where there is a compiler (CC chooses it).
 
 The inner loops (core/spanlite/native/kernels.c): without them numpy does the work. The collector that traced programs
-load (agent/native), and what the agent reads GPU counters with: without them `make native` builds them elsewhere.
+load (agent/native), what the agent reads GPU counters with, and what re-enacts kernels on a GPU (replay/native):
+`make native` builds them elsewhere.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 _KERNELS = Path("core/spanlite/native/kernels.c")
 _FLAGS = ("-std=gnu11", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden", "-shared", "-fPIC")
 _LIBRARIES = {
-    "libspanlite_collector.so": ("agent/native", "it has no collector to trace programs with"),
-    "libspanlite_counters.so": ("agent/native/counters", "its agent cannot read the counters of GPUs"),
+    "agent/spanlite/agent/libspanlite_collector.so": ("agent/native", "it has no collector to trace programs with"),
+    "agent/spanlite/agent/libspanlite_counters.so": ("agent/native/counters", "its agent cannot read GPU counters"),
+    "replay/spanlite/replay/libspanlite_enact.so": ("replay/native", "it cannot re-enact kernels on a GPU"),
 }
 
 
@@ -39,9 +41,9 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # no setti
             made = Path(folder) / "_kernels.so"
             words = [*compiler, *_FLAGS, str(_KERNELS), "-o", str(made)]
             built = self._keep(words, made, _KERNELS.with_name(made.name), "it will fold with numpy, which is slower")
-            for name, (source, otherwise) in _LIBRARIES.items():
+            for place, (source, otherwise) in _LIBRARIES.items():
                 words = ["make", "-s", "-C", source, f"CC={shlex.join(compiler)}", f"BUILD={folder}"]
-                built += self._keep(words, Path(folder) / name, Path("agent/spanlite/agent") / name, otherwise)
+                built += self._keep(words, Path(folder) / Path(place).name, Path(place), otherwise)
         if built:
             build_data["artifacts"] += built
             build_data["pure_python"] = False

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spanlite.cli.kafka_flags import add_kafka_arguments
+from spanlite.cli.replay_cuda_flags import add_cuda_arguments
 from spanlite.cli.replay_http_flags import add_http_arguments
 from spanlite.contract.errors import UsageError
 from spanlite.runtime.clock import Clock
@@ -26,7 +27,7 @@ _RUN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds all of them."""
     parser.add_argument("archive", metavar="ARCHIVE", help="a folder, or s3://bucket/prefix?…")
-    parser.add_argument("--to", choices=("file", "stdout", "kafka", "http"), required=True, help="where to")
+    parser.add_argument("--to", choices=("file", "stdout", "kafka", "http", "cuda"), required=True, help="where to")
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="--to file: SpanBatch messages (spanlite cat)"
     )
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_pacing(parser.add_argument_group("when"))
     _add_keeping(parser.add_argument_group("interrupted runs"))
     add_http_arguments(parser.add_argument_group("--to http"))
+    add_cuda_arguments(parser.add_argument_group("--to cuda"))
     _add_topic(parser.add_argument_group("--to kafka"))
     add_kafka_arguments(parser)
 

@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from spanlite.cli.replay_cuda_flags import check_cuda
 from spanlite.cli.replay_flags import duration_of, pacing_of, settings_of
 from spanlite.cli.replay_http_flags import check_http
 from spanlite.cli.replay_progress import ProgressLine, estimate, say_estimate
@@ -66,6 +67,10 @@ def run(args: argparse.Namespace, clock: Clock | None = None) -> int:
     _check_flags(args)
     if args.to == "http":
         return _run_http(args, clock)
+    if args.to == "cuda":
+        from spanlite.cli.replay_cuda import run_cuda
+
+        return run_cuda(args, ArchiveFiles(args.archive), clock)
     settings, pacing = settings_of(args), pacing_of(args, clock)
     resumed = read_checkpoint(args.checkpoint) if args.resume and args.checkpoint.exists() else None
     replay = Replay(
@@ -151,6 +156,7 @@ def _close(args: argparse.Namespace, replay: Replay, outcome: Outcome) -> int:
 
 def _check_flags(args: argparse.Namespace) -> None:
     check_http(args)
+    check_cuda(args)
     if (args.to == "file") != (args.output is not None):
         raise UsageError("--to file and -o FILE belong together")
     if args.resume and not args.checkpoint:

@@ -1,6 +1,7 @@
 """Emit the spans of an archive again: to a file, to stdout, to a Kafka topic; as fast as it goes, or as they came.
 
-With --to http send a request for each trace to a service, when it is due (docs/replay-http.md).
+With --to http send a request for each trace to a service, when it is due (docs/replay-http.md). With --to cuda run the
+kernels again on a GPU, as busy ones of the same names, shapes, durations and streams (docs/replay-cuda.md).
 
   run       read, select, move in time, rename, pace, emit
   compare   what came of it beside what was to come, span by span
@@ -18,6 +19,7 @@ examples:
   spanlite replay run traces/ --to file -o day.spans --since 2026-11-29T00:00:00Z --until 2026-11-30T00:00:00Z --dry-run
   spanlite replay run traces/ --to kafka --checkpoint run.json --resume
   spanlite replay run traces/ --to http --url http://127.0.0.1:8000/v1 --speed 1 --results r.parquet
+  spanlite replay run traces/ --to cuda --speed 1 --gpu GPU-8f0d2c6e-1f5c-0b7a-6a77-4f3f0f6b1a52 --device 0
 """
 
 from __future__ import annotations
