@@ -7,6 +7,9 @@ item's time is noted as the first thing that its emission does. Error is that ti
 KS is the greatest distance between the distributions of gaps asked for and gaps achieved; length is the time from the
 first emission to the last, of what was asked for. core is processor time, of what one core had in the run.
 
+`(the machine)` is what a pacer would get that does nothing but watch the clock: a loop notes when it did not run, and
+each item leaves at its due time or when the loop runs again. No pacer can do better here.
+
 Peers: `sleep(gap)` after each item, `loop.call_at` of asyncio, and tcpreplay (Debian's) with the same gaps in a capture
 file, its frames looped back and timed by the kernel as they arrive; its error is against the latest start for which
 nothing is early. A peer that may not run here (tcpreplay wants a raw socket) is left out, and says why.
@@ -48,6 +51,7 @@ from spanlite.runtime.clock import SystemClock  # noqa: E402
 _RECORDING = _ROOT / "tests/data/serve_slice.parquet"
 _CHUNK = 1024
 _START_NS = 20_000_000
+_AWAY_NS = 1_000
 _SO_TIMESTAMPNS = 35
 _EXPERIMENTAL = 0x88B5
 _RATES = (1_000, 10_000)
@@ -90,6 +94,24 @@ def paced(make: Callable[[SystemClock], Waiter], *, realtime: bool = False) -> P
         return np.array(at, np.int64) - start_ns
 
     return play
+
+
+def machine(due_ns: Int64) -> Int64:
+    """What the machine leaves to any pacer: a loop that only watches the clock, where each item leaves at its time or,
+    if the loop did not run then, when it runs again."""
+    away: list[tuple[int, int]] = []
+    with quiet():
+        start_ns = last_ns = time.monotonic_ns()
+        end_ns = start_ns + int(due_ns[-1])
+        while last_ns < end_ns:
+            now_ns = time.monotonic_ns()
+            if now_ns - last_ns > _AWAY_NS:
+                away.append((last_ns - start_ns, now_ns - start_ns))
+            last_ns = now_ns
+    begin, end = np.array([(0, 0), *away], np.int64).T
+    place = np.searchsorted(begin, due_ns, side="right") - 1
+    left: Int64 = np.maximum(due_ns, end[place])
+    return left
 
 
 def delta_sleep(due_ns: Int64) -> Int64:
@@ -238,6 +260,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10, help="most of each run; the recording has 20,000 items")
     options = parser.parse_args()
     plays: dict[str, Play] = {
+        "(the machine)": machine,
         "precise": paced(PreciseWaiter),
         "precise, realtime": paced(PreciseWaiter, realtime=True),
         "sleep": paced(SleepWaiter),
