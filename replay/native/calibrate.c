@@ -126,7 +126,8 @@ static int64_t measure_shape(struct enactor *enactor, int64_t at, CUstream strea
   const struct launch *launch = &enactor->launches[at];
   int64_t alone_ns = 0, train_ns = 0, idle_ns = 0;
   if (measure_period(enactor, launch, stream, BUSY_NS, &alone_ns) < 0 ||
-      measure_train(enactor, launch, stream, BUSY_NS, &train_ns) < 0 || measure_train(enactor, launch, stream, 0, &idle_ns) < 0)
+      measure_train(enactor, launch, stream, BUSY_NS, &train_ns) < 0 ||
+      measure_train(enactor, launch, stream, 0, &idle_ns) < 0)
     return -1;
   enactor->floors_ns[at] = or_0(alone_ns - found->gap_ns);
   enactor->train_floors_ns[at] = or_0(train_ns - found->train_gap_ns);
@@ -143,11 +144,13 @@ int64_t spanlite_enact_calibrate(struct enactor *enactor, int32_t function, int3
   struct calibration *found = &enactor->calibration;
   struct queue queue = {0};
   int64_t period_ns = 0, train_ns = 0;
+  if (enactor->trains) return refused(enactor, "calibrated once");
   if (new_lane(enactor, &queue) < 0 || make_trains(enactor, &small) < 0) return -1;
   CUstream stream = queue.lane[0].stream;
   if (measure_period(enactor, &small, stream, BUSY_NS, &period_ns) < 0) return -1; /* and warms up */
   if (relate_clocks(enactor, enactor->functions[echo], stream) < 0) return -1;
-  if (measure_period(enactor, &small, stream, BUSY_NS, &period_ns) < 0 || measure_train(enactor, &small, stream, BUSY_NS, &train_ns) < 0 ||
+  if (measure_period(enactor, &small, stream, BUSY_NS, &period_ns) < 0 ||
+      measure_train(enactor, &small, stream, BUSY_NS, &train_ns) < 0 ||
       measure_launch(enactor, &small, stream, false, &found->launch_ns, &enactor->soonest_ns[0]) < 0 ||
       measure_launch(enactor, &small, stream, true, &found->train_launch_ns, &enactor->soonest_ns[1]) < 0)
     return -1;

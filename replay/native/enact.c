@@ -179,6 +179,7 @@ int64_t new_lane(struct enactor *enactor, struct queue *queue) {
 }
 
 int64_t spanlite_enact_queue(struct enactor *enactor, int32_t priority) {
+  if (enactor->plays) return refused(enactor, "queues are made before it begins");
   if (enactor->queue_count == MOST_QUEUES) return refused(enactor, "more than 128 streams");
   struct queue *queue = &enactor->queues[enactor->queue_count];
   queue->priority = priority;

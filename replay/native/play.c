@@ -1,10 +1,10 @@
 /* The player's thread: launches each kernel so that it begins when it is due.
 
    On an idle GPU a kernel begins a while after the call that launches it; that while was measured, so the call comes as
-   much before the kernel is due. A kernel that is due before the one in front of it will have ended is launched at once,
-   and begins when that has; several that follow each other closely are launched at once (trains.c). (A stream that waits for a word of memory could be opened in time as well, but the GPU looks at
-   the word every 8.7 us only: benchmarks/gpu/enact.py.) Kernels of one queue that ran at a time go to streams, lanes, of
-   their own. */
+   much before the kernel is due. A kernel that is due before the one in front of it will have ended is launched at
+   once, and begins when that has; several that follow each other closely are launched together (trains.c). (A stream
+   that waits for a word of memory could be opened in time as well, but the GPU looks at the word every 8.7 us only:
+   docs/decisions/0020.) Kernels of one queue that ran at a time go to streams, lanes, of their own. */
 #include <sys/prctl.h>
 
 #include "inside.h"
@@ -98,7 +98,8 @@ static int train_length(struct enactor *enactor, const struct lane *lane, int64_
     const struct row *next = &enactor->rows[(launched + count) % ROWS];
     const int64_t due_ns = enactor->origin_ns + next->due_ns;
     const bool overlaps = next->due_ns < row->due_ns + row->duration_ns - OVERLAP_NS; /* goes to another lane */
-    if (next->queue != first->queue || due_ns - now_ns > enactor->ahead_ns || due_ns > start_ns + EARLY_NS || overlaps) break;
+    const bool too_soon = due_ns - now_ns > enactor->ahead_ns || due_ns > start_ns + EARLY_NS;
+    if (next->queue != first->queue || too_soon || overlaps) break;
   } while (true);
   return 1 << (31 - __builtin_clz((unsigned)count));
 }
@@ -179,7 +180,8 @@ static int64_t step(struct enactor *enactor, bool *told) {
     return read_starts(enactor, false);
   }
   if (due_ns - now_ns <= enactor->ahead_ns) return launch_next(enactor, now_ns);
-  wait_until(enactor, due_ns - enactor->ahead_ns < now_ns + LONGEST_NAP_NS ? due_ns - enactor->ahead_ns : now_ns + LONGEST_NAP_NS);
+  const int64_t from_ns = due_ns - enactor->ahead_ns, nap_ns = now_ns + LONGEST_NAP_NS;
+  wait_until(enactor, from_ns < nap_ns ? from_ns : nap_ns);
   return 0;
 }
 
@@ -195,6 +197,7 @@ void *play(void *argument) {
 }
 
 int64_t spanlite_enact_begin(struct enactor *enactor, int64_t origin_ns, int64_t ahead_ns) {
+  if (enactor->plays || !enactor->trains) return refused(enactor, "begins once, after it was calibrated");
   enactor->origin_ns = origin_ns;
   enactor->ahead_ns = ahead_ns;
   enactor->clock_offset_ns = enactor->calibration.clock_offset_ns;
@@ -210,6 +213,7 @@ int64_t spanlite_enact_begin(struct enactor *enactor, int64_t origin_ns, int64_t
 
 int64_t spanlite_enact_feed(struct enactor *enactor, int64_t count, const int64_t *due_ns, const int64_t *duration_ns,
                             const int32_t *queue, const int32_t *launch) {
+  if (!enactor->plays) return refused(enactor, "fed before it begins");
   if (atomic_load(&enactor->broken)) return -1;
   if (stopping(enactor)) return 0;
   for (int64_t at = 0; at < count; at++)

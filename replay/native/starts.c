@@ -3,7 +3,12 @@
 
 #include "inside.h"
 
-enum { COPY_EVERY_NS = 100000000, COPY_TAKES_NS = 200000, LEAST_SEEN = 16, DRIFTS = 5000 /* one part in so many, at most */ };
+enum {
+  COPY_EVERY_NS = 100000000,
+  COPY_TAKES_NS = 200000,
+  LEAST_SEEN = 16,
+  DRIFTS = 5000, /* timers gain one part in so many at most */
+};
 
 /* What a copy says of launches that nothing kept: of kernels, of trains. */
 struct seen {
@@ -19,11 +24,12 @@ static void see(struct seen *seen, int64_t took_ns, int64_t usual_ns) {
 }
 
 /* The GPU's timer and the host's clock drift apart. A launch that nothing keeps begins no sooner than it did when that was
-   measured: the one that was soonest tells where the timer stands. That all were late may also be so because they were, hence
+   measured: the one that was soonest tells where the timer stands. That all were late may be so because they were, hence
    the timer is taken to gain no more than timers do. How long launches take changes with what else the host does. */
 static void follow(struct enactor *enactor, const struct seen *seen, int64_t soonest_ns, int64_t *usual_ns, bool clock) {
   if (seen->all < LEAST_SEEN) return;
-  const int64_t most_ns = (enactor->copy_asked_ns - enactor->followed_ns) / DRIFTS, off_ns = (seen->soonest_ns - soonest_ns) / 2;
+  const int64_t most_ns = (enactor->copy_asked_ns - enactor->followed_ns) / DRIFTS;
+  const int64_t off_ns = (seen->soonest_ns - soonest_ns) / 2;
   const int64_t drift_ns = off_ns < most_ns ? off_ns : most_ns;
   if (seen->count >= LEAST_SEEN) *usual_ns += (seen->sum_ns / seen->count - drift_ns - *usual_ns) / 4;
   if (!clock) return;

@@ -1,8 +1,8 @@
 /* Trains: kernels that follow each other as closely as kernels can, launched at once as a CUDA graph.
 
-   A launch takes 4.7 us of the host's time (H200, in a virtual machine: benchmarks/gpu/enact.py prints it), a kernel of a graph 0.35 us,
-   and programs that use graphs run more than 200,000 kernels a second. Graphs are made once, as chains; each launch puts other
-   kernels into one. */
+   A launch takes 4.7 us of the host's time, a kernel of a graph 0.35 us (H200, in a virtual machine:
+   benchmarks/gpu/launching.c), and programs that use graphs run more than 200,000 kernels a second. Graphs are made once,
+   as chains; each launch puts other kernels into one. */
 #include <stdlib.h>
 
 #include "inside.h"

@@ -14,6 +14,8 @@ import pytest
 
 from spanlite.cli.replay_run import ArchiveFiles
 from spanlite.contract.batch import Batch
+from spanlite.contract.codec import decode_batch, encode_batch
+from spanlite.contract.columns import RANGE
 from spanlite.contract.errors import ArchiveError
 from spanlite.pipeline.archive.compact import compact
 from spanlite.replay.plan import make_plan
@@ -21,8 +23,9 @@ from spanlite.replay.prepare import Settings
 from spanlite.replay.read import Reader
 from spanlite.replay.selection import Selection
 from tests.native.without import numpy_only
-from tests.replay.archives import edges, lines, replayed, write_archive
+from tests.replay.archives import edges, lines, prepared, replayed, write_archive
 
+HOUR = 3_600 * 10**9
 LAYOUTS: list[dict[str, int]] = [
     {},
     {"buckets": 16},
@@ -46,6 +49,36 @@ def test_every_batch_comes_back_as_it_was(
     assert [facts(batch) for batch in sorted(got, key=by_name)] == [
         facts(batch) for batch in sorted(recorded, key=by_name)
     ]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(),
+        Settings(ids="remap", shift="offset=+1h"),
+        Settings(selection=Selection(kernels=("*elementwise*",))),
+    ],
+    ids=["kept", "mapped", "some"],
+)
+def test_messages_are_those_of_the_codec(
+    recorded: list[Batch], archive: Path, tmp_path: Path, settings: Settings
+) -> None:
+    """What the library encodes, headers included, is to the byte what encoding each batch by itself gives."""
+    late = [
+        replace(
+            batch,
+            columns=replace(
+                batch.columns, duration_ns=np.where(batch.columns.kind == RANGE, HOUR, batch.columns.duration_ns)
+            ),
+        )
+        for batch in recorded
+    ]
+    for root in (archive, write_archive(tmp_path, late)):  # ranges that end after all work of the GPU
+        payloads = [ready.payload for ready in prepared(root, settings)]
+        assert payloads
+        assert payloads == [encode_batch(decode_batch(payload)) for payload in payloads]
+        with numpy_only():
+            assert payloads == [ready.payload for ready in prepared(root, settings)]
 
 
 def test_batches_whose_rows_alternate_come_back(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spanlite.contract.batch import Batch
+from spanlite.contract.batch import Batch, ClockAnchor
 from spanlite.contract.errors import UsageError
 from spanlite.replay.prepare import Settings
 from spanlite.replay.shift import check_offset, offset_ns, parse_time_ns, shifted
@@ -85,6 +85,13 @@ def test_a_shift_too_far_is_refused(archive: Path, recorded: list[Batch]) -> Non
         replayed(archive, Settings(shift="offset=+2400000h"))
     with pytest.raises(UsageError, match="smaller shift"):
         shifted(recorded[0], 2**63 - 1)
+
+
+def test_a_clock_that_cannot_be_moved_so_far_is_refused(recorded: list[Batch]) -> None:
+    """A reading of the host's clock long before the spans would end the run with an error of the encoder."""
+    long_ago = replace(recorded[0], clock=ClockAnchor(1, -(2**62), 1))
+    with pytest.raises(UsageError, match="years 1677 to 2262"):
+        shifted(long_ago, -(2**62) - 2)
 
 
 def test_a_replay_begins_when_it_is_told_to(archive: Path, recorded: list[Batch]) -> None:

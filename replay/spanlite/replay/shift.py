@@ -100,7 +100,8 @@ def moved_header(emit_ns: int, clock: ClockAnchor, offset: int) -> tuple[int, Cl
     """
     if not offset:
         return emit_ns, clock
-    check_offset(offset, first_ns=emit_ns, last_ns=max(emit_ns, clock.unix_ns))
+    read_ns = clock.unix_ns or emit_ns
+    check_offset(offset, first_ns=min(emit_ns, read_ns), last_ns=max(emit_ns, read_ns))
     moved = ClockAnchor(clock.cupti_ns, clock.unix_ns + offset, clock.uncertainty_ns) if clock.unix_ns else clock
     return emit_ns + offset, moved
 

@@ -195,3 +195,24 @@ def test_a_gpu_that_fails_in_the_middle(gpu: Gpu, fault: str, said: str, good: i
         enactor.stop()
     assert _threads() == threads
     assert len(gpu.play(Timeline.of([0], 1000)).late) == 1
+
+
+def test_calls_out_of_order_are_refused(gpu: Gpu) -> None:
+    """What is fed before it begins would be lost, and a second player would launch everything twice."""
+    one, zero = np.ones(1, np.int64), np.zeros(1, np.int32)
+    with gpu.opened() as enactor:
+        prepare(enactor, [Shape()], [0])
+        with pytest.raises(ReplayError, match="fed before it begins"):
+            enactor.feed(one, one, zero, zero)
+        with pytest.raises(ReplayError, match="after it was calibrated"):
+            enactor.begin(CLOCK.monotonic_ns(), 1_000_000)
+        enactor.calibrate()
+        with pytest.raises(ReplayError, match="calibrated once"):
+            enactor.calibrate()
+        enactor.begin(CLOCK.monotonic_ns(), 1_000_000)
+        with pytest.raises(ReplayError, match="begins once"):
+            enactor.begin(CLOCK.monotonic_ns(), 1_000_000)
+        with pytest.raises(ReplayError, match="queues are made before"):
+            enactor.queue(0)
+        with pytest.raises(ReplayError, match="not told before"):
+            enactor.feed(one, one, zero + 1, zero)

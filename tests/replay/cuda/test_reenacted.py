@@ -111,6 +111,31 @@ def test_what_does_not_fit_is_lost_and_told(gpu: Gpu, recorded: list[Batch], tmp
     assert (launches.of_kernel < 0).sum() == 1
 
 
+def test_priorities_and_kernels_that_are_too_short(gpu: Gpu, recorded: list[Batch], tmp_path: Path) -> None:
+    """A stream that goes before others would not, and kernels that took longer than recorded would not be told of."""
+    batch = recorded[-1]
+    places, duration = batch.columns.places.copy(), batch.columns.duration_ns.copy()
+    places["priority"] = -1 - np.arange(len(places)) % 2
+    short = np.flatnonzero(batch.columns.kind == 1)[::5]
+    duration[short] = 10
+    columns = replace(batch.columns, places=places, duration_ns=duration)
+    root = write_archive(tmp_path / "short", [replace(batch, columns=columns)])
+    done, _, timeline, log = run(gpu, root, Pace(speed=SPEED))
+    assert set(timeline.queues["priority"].tolist()) == {-1, -2}
+    assert (log["priority"] == timeline.queues["priority"][whole(timeline).queue]).all()
+    assert done.lengthened == len(short)
+
+
+def test_lateness_is_counted_with_its_sign() -> None:
+    """A replay that is early would be told as late, or the other way round."""
+    done = Enacted()
+    done.add(np.array([5, -3, 10], np.int64))
+    done.add(np.zeros(0, np.int64))
+    done.add(np.array([-7], np.int64))
+    assert (done.started, done.early, done.most_early_ns, done.signed_ns) == (4, 2, 7, 5)
+    assert (done.lateness.count, done.lateness.sum_ns, done.lateness.max_ns) == (4, 15, 10)
+
+
 def test_a_stop_leaves_the_rest_out(gpu: Gpu, streams: Path) -> None:
     """A run that was told to stop would go on until its end, or lose count."""
     begin = CLOCK.monotonic_ns()
