@@ -36,7 +36,9 @@ class FakeProducer:
         self.broken = False
         FakeProducer.made.append(self)
 
-    def produce(self, topic: str, value: bytes, key: bytes, *, timestamp: int, on_delivery: Report) -> None:
+    def produce(
+        self, topic: str, value: bytes, key: bytes, *, timestamp: int, headers: object, on_delivery: Report
+    ) -> None:
         if self.broken:
             raise KafkaException(KafkaError(KafkaError._FATAL, "the producer is broken", fatal=True))
         self.held.append(on_delivery)
