@@ -1,6 +1,7 @@
 """How faithful is a re-enacted timeline? `spanlite replay run --to cuda` under the collector, beside what was recorded.
 
-    make native && python benchmarks/gpu/enact.py ARCHIVE … [--speed 1] [--beside N] [--json FILE]
+    spanlite ingest serve_steady.parquet --archive serve     # or X.bin.xz, raw buffers
+    make native && python benchmarks/gpu/enact.py serve … [--seconds 8] [--speed 1] [--beside N] [--json FILE]
 
 It needs an NVIDIA GPU. CUPTI is the judge: the command runs under the collector, and its kernels, in the order of their
 launches, are those of the archive in the order of their starts. Errors of starts are against the median of all (CUPTI's
@@ -42,11 +43,11 @@ _TOLD = (
 _OURS = ("spanlite_echo", "spanlite_calibration")
 
 
-def command(archive: Path, speed: str) -> list[str]:
+def command(archive: Path, speed: str, until_ns: int) -> list[str]:
     """The command that re-enacts."""
     main_of = "import sys; from spanlite.cli.main import main; sys.exit(main())"
     words = [sys.executable, "-c", main_of, "replay", "run", str(archive), "--to", "cuda"]
-    return [*words, "--speed", speed, "--json", "-q"]
+    return [*words, "--until", str(until_ns), "--speed", speed, "--json", "-q"]
 
 
 def traced(words: list[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -79,14 +80,14 @@ def plain(words: list[str], **more: str) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def compare(archive: Path, speed: str) -> dict[str, Any]:
+def compare(archive: Path, speed: str, until_ns: int) -> dict[str, Any]:
     """One archive's row."""
-    timeline = Timeline(ArchiveFiles(str(archive)), Selection())
+    timeline = Timeline(ArchiveFiles(str(archive)), Selection(to_ns=until_ns))
     rows = list(timeline.rows())
     start, duration, kernel, queue = (
         np.concatenate([getattr(r, n) for r in rows]) for n in ("start_ns", "duration_ns", "kernel", "queue")
     )
-    told, kept = traced(command(archive, speed))
+    told, kept = traced(command(archive, speed, until_ns))
     names = kept["names"][kept["name"]]
     order = np.lexsort((kept["start_ns"], kept["launch"]))  # a train is one launch
     order = order[~np.isin(names[order], _OURS)]
@@ -156,27 +157,28 @@ def quantiles(values: np.ndarray) -> dict[str, float]:
     return dict(zip(("p50", "p90", "p99", "max"), map(float, found), strict=True))
 
 
-def beside(archive: Path, speed: str, count: int) -> list[dict[str, Any]]:
+def beside(words: list[str], count: int) -> list[dict[str, Any]]:
     """What each of some runs at once says of itself, untraced."""
-    running = [
-        subprocess.Popen(command(archive, speed), env=_ENV, stdout=subprocess.PIPE, text=True) for _ in range(count)
-    ]
+    running = [subprocess.Popen(words, env=_ENV, stdout=subprocess.PIPE, text=True) for _ in range(count)]
     return [json.loads(one.communicate()[0])["start_error_us"] for one in running]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("archives", nargs="+", type=Path, metavar="ARCHIVE")
+    parser.add_argument("--seconds", type=float, default=8, help="of each archive (default %(default)s)")
     parser.add_argument("--speed", default="1")
     parser.add_argument("--beside", type=int, default=0)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     found: list[dict[str, Any]] = []
     for archive in args.archives:
-        row = compare(archive, args.speed)
-        row["untraced"] = plain(command(archive, args.speed))["start_error_us"]
+        until_ns = Timeline(ArchiveFiles(str(archive)), Selection()).first_ns + round(args.seconds * 1e9)
+        words = command(archive, args.speed, until_ns)
+        row = compare(archive, args.speed, until_ns)
+        row["untraced"] = plain(words)["start_error_us"]
         if args.beside:
-            row["beside"] = beside(archive, args.speed, args.beside)
+            row["beside"] = beside(words, args.beside)
         found.append(row)
         print(json.dumps(row), file=sys.stderr)
     show(

@@ -66,16 +66,15 @@ static int64_t read_cells(struct enactor *enactor, long count, int64_t *starts) 
 }
 
 /* The time from start to start of kernels that lie ready one behind the other, less that for which they are busy. */
-static int64_t measure_period(struct enactor *enactor, const struct launch *launch, CUstream stream, int64_t busy_ns,
-                              int64_t *period_ns) {
+static int64_t measure_period(struct enactor *enactor, const struct launch *launch, CUstream stream, int64_t *period_ns) {
   int64_t starts[ROUNDS];
   for (long at = 0; at < ROUNDS; at++) {
-    if (busy(enactor, launch, stream, busy_ns, enactor->launched) < 0) return -1;
+    if (busy(enactor, launch, stream, BUSY_NS, enactor->launched) < 0) return -1;
     enactor->launched++;
   }
   TRY(enactor, "a kernel", stream_synchronize(stream));
   if (read_cells(enactor, ROUNDS, starts) < 0) return -1;
-  for (long at = 0; at + 1 < ROUNDS; at++) starts[at] = starts[at + 1] - starts[at] - busy_ns;
+  for (long at = 0; at + 1 < ROUNDS; at++) starts[at] = starts[at + 1] - starts[at] - BUSY_NS;
   *period_ns = middle(starts, ROUNDS - 1);
   return 0;
 }
@@ -125,7 +124,7 @@ static int64_t measure_shape(struct enactor *enactor, int64_t at, CUstream strea
   const struct calibration *found = &enactor->calibration;
   const struct launch *launch = &enactor->launches[at];
   int64_t alone_ns = 0, train_ns = 0, idle_ns = 0;
-  if (measure_period(enactor, launch, stream, BUSY_NS, &alone_ns) < 0 ||
+  if (measure_period(enactor, launch, stream, &alone_ns) < 0 ||
       measure_train(enactor, launch, stream, BUSY_NS, &train_ns) < 0 ||
       measure_train(enactor, launch, stream, 0, &idle_ns) < 0)
     return -1;
@@ -147,9 +146,9 @@ int64_t spanlite_enact_calibrate(struct enactor *enactor, int32_t function, int3
   if (enactor->trains) return refused(enactor, "calibrated once");
   if (new_lane(enactor, &queue) < 0 || make_trains(enactor, &small) < 0) return -1;
   CUstream stream = queue.lane[0].stream;
-  if (measure_period(enactor, &small, stream, BUSY_NS, &period_ns) < 0) return -1; /* and warms up */
+  if (measure_period(enactor, &small, stream, &period_ns) < 0) return -1; /* and warms up */
   if (relate_clocks(enactor, enactor->functions[echo], stream) < 0) return -1;
-  if (measure_period(enactor, &small, stream, BUSY_NS, &period_ns) < 0 ||
+  if (measure_period(enactor, &small, stream, &period_ns) < 0 ||
       measure_train(enactor, &small, stream, BUSY_NS, &train_ns) < 0 ||
       measure_launch(enactor, &small, stream, false, &found->launch_ns, &enactor->soonest_ns[0]) < 0 ||
       measure_launch(enactor, &small, stream, true, &found->train_launch_ns, &enactor->soonest_ns[1]) < 0)

@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+from spanlite.cli.drawn import DrawnLine
 from spanlite.cli.replay_flags import duration_of, pacing_of, selection_of
 from spanlite.cli.stopping import Stopping
 from spanlite.contract.errors import UsageError
@@ -41,7 +42,7 @@ def run_cuda(args: argparse.Namespace, archive: Archive, clock: Clock) -> int:
         facts |= _due_facts(timeline, pace)
         print(json.dumps(facts, indent=2)) if args.json else _say_plan(facts)
         return 0
-    line = _Line(len(timeline) * args.loop, shown=not args.quiet and sys.stderr.isatty())
+    line = _Line(len(timeline) * args.loop, quiet=args.quiet)
     with Enactor(args.device) as enactor, Stopping() as stopping:
         with line:
             launches = make_launches(timeline, enactor, line.compiled)
@@ -175,32 +176,19 @@ def _close(args: argparse.Namespace, done: Enacted) -> int:
     return 3 if done.lost else 0
 
 
-class _Line:
-    """One line on stderr, drawn over itself; nothing where that is no terminal."""
+class _Line(DrawnLine):
+    """Where a re-enactment stands."""
 
-    def __init__(self, total: int, *, shown: bool) -> None:
-        self._total, self._shown, self._drawn = total, shown, False
-
-    def __enter__(self) -> _Line:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._drawn:
-            sys.stderr.write("\n")
+    def __init__(self, total: int, *, quiet: bool) -> None:
+        super().__init__(quiet=quiet)
+        self._total = total
 
     def compiled(self, done: int, of: int) -> None:
-        self._draw(f"compiling kernels  {done} of {of}")
+        self.draw(f"compiling kernels  {done} of {of}")
 
     def enacted(self, stand: Stand, recent: Lateness) -> None:
         total = f" of {self._total:,}" if self._total else ""
-        self._draw(
+        self.draw(
             f"{stand.started:,}{total} kernels  {recent.count:,}/s  late p50 {recent.quantile_ns(0.5) / 1e3:,.1f} µs "
             f"p99 {recent.quantile_ns(0.99) / 1e3:,.1f} µs"
         )
-
-    def _draw(self, text: str) -> None:
-        if not self._shown:
-            return
-        self._drawn = True
-        sys.stderr.write(f"\r{text[:120]:120}")
-        sys.stderr.flush()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import sys
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -54,7 +53,7 @@ def run_http(args: argparse.Namespace, archive: Archive, clock: Clock) -> int:
         results = Results(args.results, unix_offset_ns=clock.unix_ns() - clock.monotonic_ns())
         outcomes.keep = results.write
     with Stopping() as stopping, results or nullcontext():
-        line = HttpLine(plan, client, shown=not args.quiet and sys.stderr.isatty())
+        line = HttpLine(plan, client, quiet=args.quiet)
         watch = Watch(lambda: stopping.told, line.paced if line.shown else None, line.draining)
         with line, client:
             begin_ns = clock.monotonic_ns()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from spanlite.cli.drawn import DrawnLine
 from spanlite.contract.columns import Int64
 from spanlite.replay.http.client import Client
 from spanlite.replay.http.outcomes import Outcomes
@@ -161,28 +162,20 @@ def _quantiles(values: Mapping[str, float]) -> str:
     return " ".join(f"{name} {values[name] / 1e6:.3g}" for name in named) + " ms"
 
 
-class HttpLine:
-    """One line on stderr, drawn over itself; nothing where that is no terminal. As a context it ends the line."""
+class HttpLine(DrawnLine):
+    """Where a replay to a service stands."""
 
-    def __init__(self, plan: HttpPlan, client: Client, *, shown: bool) -> None:
-        self.shown = shown
+    def __init__(self, plan: HttpPlan, client: Client, *, quiet: bool) -> None:
+        super().__init__(quiet=quiet)
         self._client = client
         self._total = len(plan.maker.traces) * plan.settings.loops
-        self._drawn = False
-
-    def __enter__(self) -> HttpLine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._drawn:
-            sys.stderr.write("\n")
 
     def paced(self, progress: Progress) -> None:
         """Draws one interval."""
         late, elapsed_s = progress.lateness, progress.elapsed_ns / 1e9
         mean = progress.sent / elapsed_s if elapsed_s else 0.0
         left = f"{(self._total - progress.sent) / mean:.0f} s left" if self._total and mean else "without end"
-        self._draw(
+        self.draw(
             f"{progress.sent:,} of {self._total or '…'} requests  {progress.rate:,.0f}/s of {progress.target:,.0f}/s  "
             f"late p50 {late.quantile_ns(0.5) / 1e3:,.0f} µs p99 {late.quantile_ns(0.99) / 1e3:,.0f} µs  "
             f"{self._state()}  {left}"
@@ -191,16 +184,11 @@ class HttpLine:
     def draining(self) -> None:
         """Draws what all is sent and has not ended."""
         if self.shown:
-            self._draw(f"{self._client.handed:,} requests sent  {self._state()}")
+            self.draw(f"{self._client.handed:,} requests sent  {self._state()}")
 
     def _state(self) -> str:
         state = self._client.state
         return f"open {state.open} waiting {state.waiting}"
-
-    def _draw(self, text: str) -> None:
-        self._drawn = True
-        sys.stderr.write(f"\r{text[:150]:150}")
-        sys.stderr.flush()
 
 
 def package_version() -> str:

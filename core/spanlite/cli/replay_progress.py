@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
+from spanlite.cli.drawn import DrawnLine
 from spanlite.contract.columns import Int64
 from spanlite.replay.checkpoint import Account
 from spanlite.replay.paced import Pacing, planned
@@ -16,58 +16,42 @@ _EVERY_NS = 500_000_000
 _SAMPLE_BATCHES = 8
 
 
-class ProgressLine:
-    """One line on stderr, drawn over itself; nothing where that is no terminal.
-
-    As a context it ends the line.
-    """
+class ProgressLine(DrawnLine):
+    """Where a replay stands."""
 
     def __init__(self, replay: Replay, clock: Clock, *, quiet: bool) -> None:
+        super().__init__(quiet=quiet)
         self._clock = clock
         self._total = replay.all_spans
         self._batches = replay.all_batches
-        self._shown = not quiet and sys.stderr.isatty()
         self._begin_ns = self._drawn_ns = clock.monotonic_ns()
         self._begin_spans: int | None = None
-        self._drawn = False
-
-    def __enter__(self) -> ProgressLine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._drawn:
-            sys.stderr.write("\n")
 
     def emitted(self, account: Account) -> None:
         """Draws what has come of it so far, if it is time to."""
         if self._begin_spans is None:
             self._begin_spans = account.spans
         now_ns = self._clock.monotonic_ns()
-        if not self._shown or now_ns - self._drawn_ns < _EVERY_NS:
+        if not self.shown or now_ns - self._drawn_ns < _EVERY_NS:
             return
         self._drawn_ns = now_ns
         rate = (account.spans - self._begin_spans) / ((now_ns - self._begin_ns) / 1e9)
         left = f"{(self._total - account.spans) / rate:.0f} s left" if self._total and rate else "without end"
-        self._draw(f"{_of(account.spans, self._total)} spans  {rate / 1e6:.2f} M/s  {left}")
+        self.draw(f"{_of(account.spans, self._total)} spans  {rate / 1e6:.2f} M/s  {left}")
 
     def paced(self, progress: Progress) -> None:
         """Draws one interval of a paced run."""
-        if not self._shown:
+        if not self.shown:
             return
         late = progress.lateness
         elapsed_s = progress.elapsed_ns / 1e9
         mean = progress.sent / elapsed_s if elapsed_s else 0.0
         left = f"{(self._batches - progress.sent) / mean:.0f} s left" if self._batches and mean else "without end"
-        self._draw(
+        self.draw(
             f"{_of(progress.sent, self._batches)} batches  {progress.rate:,.0f}/s of {progress.target:,.0f}/s  late "
             f"p50 {late.quantile_ns(0.5) / 1e3:,.0f} µs p99 {late.quantile_ns(0.99) / 1e3:,.0f} µs  "
             f"behind {progress.behind_ns / 1e6:.1f} ms  {left}"
         )
-
-    def _draw(self, text: str) -> None:
-        self._drawn = True
-        sys.stderr.write(f"\r{text[:150]:150}")
-        sys.stderr.flush()
 
 
 def _of(done: int, total: int | None) -> str:

@@ -26,7 +26,7 @@ _REPORT_NS = 1_000_000_000
 
 @dataclass
 class Enacted:
-    """A run that has ended, or runs; selected = launched + all that was lost.
+    """A run that has ended, or runs; read = launched + all that was lost (after a stop, no more is read).
 
     Attributes:
         ended: `finished` or `stopped`.
@@ -38,7 +38,6 @@ class Enacted:
         most_early_ns: by how much at most.
         signed_ns: sum of all, early ones below 0: their mean is the bias.
         took_ns: from time 0 to the end of the last kernel.
-        last_due_ns: when the last kernel was due after time 0.
     """
 
     ended: str = "finished"
@@ -51,7 +50,6 @@ class Enacted:
     most_early_ns: int = 0
     signed_ns: int = 0
     took_ns: int = 0
-    last_due_ns: int = 0
 
     def add(self, late_ns: Int64) -> None:
         """Counts kernels that have begun."""
@@ -152,7 +150,6 @@ class _Run:
         fits = launch >= 0
         self._done.lost["does_not_fit"] += len(rows) - int(fits.sum())
         self._done.lengthened += int((fits & (rows.duration_ns < self._launches.least_ns[rows.kernel])).sum())
-        self._done.last_due_ns = int(chunk.due_ns[-1])
         due_ns, rows, launch = chunk.due_ns[fits], rows[fits], launch[fits]
         self._offered += len(rows)
         while len(rows):
